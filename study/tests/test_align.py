@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from catchline.cli.main import main
 from catchline.config.names import MODELS, build
-from catchline.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
+from catchline.config.schema import RunConfig, TextConfig, TrainingConfig
+from catchline.data.records import write_records
 from catchline.errors import DataError
 from catchline.models.folder import LoadedModel, save_model_folder
 from catchline.summarizer.torch_backend import NeuralSystem
-from catchline.text.tokenizer import BpeTokenizer, Tokenizer
+from catchline.text.tokenizer import BpeTokenizer
 from catchline.types import Record, TrainingBatch
 from catchline_study.align import (
     ForcedPair,
@@ -75,23 +75,21 @@ SPECS: dict[str, dict[str, Any]] = {
 }
 
 
-def tokenizer_of(kind: type[Tokenizer], separator: str | None = None) -> Tokenizer:
-    options = {"max_vocabulary": 60, "min_frequency": 1} if kind is BpeTokenizer else {"min_frequency": 1}
-    tokenizer = kind(kind.Config(**options))
-    tokenizer.use_separator(separator)
-    tokenizer.train([record.document for record in RECORDS] + [record.summary for record in RECORDS])
-    return tokenizer
+TEXT = TextConfig(source_specials=True, oov_copy="unk")
 
 
-def system_of(kind: str, tokens: type[Tokenizer] = BpeTokenizer, **text: Any) -> NeuralSystem:
+def made(kind: str, std: float = 0.7) -> tuple[Any, BpeTokenizer]:
     torch.manual_seed(4)
-    tokenizer = tokenizer_of(tokens, text.get("sentence_separator"))
+    tokenizer = BpeTokenizer(BpeTokenizer.Config(max_vocabulary=60, min_frequency=1))
+    tokenizer.train([text for record in RECORDS for text in (record.document, record.summary)])
     model = build("model", MODELS, SPECS[kind], vocab_size=tokenizer.vocab_size, **IDS)
     for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.7)
-    options = TextConfig(**{"source_specials": True, "oov_copy": "unk", **text})
-    search = SearchConfig(beam_size=2, max_length=9, min_length=3)
-    return NeuralSystem(LoadedModel(model, tokenizer, text=options, search=search, name=kind))
+        torch.nn.init.normal_(parameter, std=std)
+    return model, tokenizer
+
+
+def system_of(kind: str) -> NeuralSystem:
+    return NeuralSystem(LoadedModel(*made(kind), text=TEXT, name=kind))
 
 
 def test_words_of_tokens_by_hand() -> None:
@@ -184,86 +182,50 @@ def test_sharpness_by_hand() -> None:
     assert sharpness(forced, np.zeros((3, 3)))["steps"] == 0, "rows of zeros are no attention"
 
 
-ROWS = [
-    {"id": "foxes", "document": "The quick brown foxes jumped over lazy dogs.", "summary": "Foxes jumped over dogs"},
-    {"id": "rain", "document": "Rain fell on the town and nobody went out.", "summary": "Rain fell"},
-    {"id": "vote", "document": "A parliament voted against foxes on Monday.", "summary": "Parliament voted on foxes"},
-]
-SHAPE = {"encoder_layers": 1, "decoder_layers": 2, "hidden_size": 16, "num_heads": 4, "feed_forward_size": 16}
-OPPONENT = {"opponent": {"type": "max", "layer": 1, "head": 2}}
-
-
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_lines(tmp_path_factory.mktemp("data") / "pairs.jsonl", ROWS)
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pairs, and models with an opponent and without."""
+    folder = tmp_path_factory.mktemp("place")
+    write_records(folder / "pairs.jsonl", RECORDS)
+    for kind in ("transformer", "contrastive"):
+        model, tokenizer = made(kind, 1.0)
+        run = RunConfig(name=kind, model=SPECS[kind], training=TrainingConfig(max_updates=1), text=TEXT)
+        save_model_folder(folder / kind, model=model, tokenizer=tokenizer, run=run)
+    return folder
 
 
-def saved(folder: Path, name: str, options: dict[str, Any]) -> str:
-    torch.manual_seed(3)
-    tokenizer = BpeTokenizer(BpeTokenizer.Config(max_vocabulary=60, min_frequency=1))
-    tokenizer.train([row[key] for row in ROWS for key in ("document", "summary")])
-    spec = {"type": "transformer", **SHAPE, **options}
-    model = build("model", MODELS, spec, vocab_size=tokenizer.vocab_size)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=1.0)
-    run = RunConfig(
-        name=name,
-        model=spec,
-        training=TrainingConfig(max_updates=1),
-        text=TextConfig(max_source_tokens=60, max_target_tokens=30, source_specials=True, oov_copy="unk"),
-        search=SearchConfig(beam_size=2, max_length=8, min_length=3),
-    )
-    return str(save_model_folder(folder / name, model=model, tokenizer=tokenizer, run=run))
-
-
-@pytest.fixture(scope="module")
-def baseline(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return saved(tmp_path_factory.mktemp("models"), "baseline", {})
-
-
-@pytest.fixture(scope="module")
-def contrastive(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return saved(tmp_path_factory.mktemp("models"), "contrastive", OPPONENT)
-
-
-def values(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+def values(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
     return json.loads(run(capsys, "align", *arguments, "--json"))
 
 
-def test_table(baseline: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = values(capsys, baseline, "--data", str(data))
-    assert found["pairs"] == 3
-    assert found["linked_words"] == 10
-    assert [len(row) for row in found["aer"]] == [4, 4]
+def test_table(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = (place / "transformer", "--data", place / "pairs.jsonl")
+    found = values(capsys, *asked)
+    assert (found["pairs"], found["linked_words"], [len(row) for row in found["aer"]]) == (3, 10, [4, 4, 4])
     best = found["best"]
     assert best["aer"] == min(min(row) for row in found["aer"]) == found["aer"][best["layer"]][best["head"]]
     assert found["worst"]["aer"] == max(max(row) for row in found["aer"])
-
-    assert best["set"] in run(capsys, "align", baseline, "--data", data)
-    printed = run(capsys, "align", baseline, "--data", data, "--set-head")
+    assert best["set"] in run(capsys, "align", *asked)
+    printed = run(capsys, "align", *asked, "--set-head")
     assert printed == f"--set model.opponent.layer={best['layer']} --set model.opponent.head={best['head']}\n"
     assert len({rate for row in found["aer"] for rate in row}) > 1, "the toy heads should not be all alike"
-    shifted = values(capsys, baseline, "--data", str(data), "--shift")
+    shifted = values(capsys, *asked, "--shift")
     assert shifted["shift"]
     assert shifted["aer"] != found["aer"]
 
 
-def test_maps_of_a_pair(contrastive: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_maps_of_a_pair(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     png = tmp_path / "new" / "map.png"
     maps = [item for name in ("1:2", "layer-mean:1", "opponent", "mean") for item in ("--heatmap", name)]
-    arguments = ["align", contrastive, "--data", str(data), "--pair-id", "#3", *maps]
-    assert main([*arguments, "--png", str(png)]) == 0
-    captured = capsys.readouterr()
-    assert "opponent: entropy" in captured.out
+    asked = [place / "contrastive", "--data", place / "pairs.jsonl", "--pair-id", "#3", *maps]
+    assert "opponent: entropy" in run(capsys, "align", *asked, "--png", png)
     assert png.read_bytes().startswith(b"\x89PNG")
-
-    found = values(capsys, *arguments[1:])
-    assert found["summary_words"] == ["Parliament", "voted", "on", "foxes"]
+    found = values(capsys, *asked)
+    assert found["summary_words"] == ["Parliament", "voted", "against", "foxes"]
     by_name = {one["map"]: one for one in found["maps"]}
     assert by_name["opponent"]["entropy"] > by_name["1:2"]["entropy"]
     assert 0.85 * by_name["opponent"]["uniform"] < by_name["opponent"]["entropy"] <= by_name["opponent"]["uniform"]
-
-    assert run(capsys, *arguments).startswith("summary: Parliament voted on foxes\n")
+    assert run(capsys, "align", *asked).startswith("summary: Parliament voted against foxes\n")
 
 
 ARTICLES = [
@@ -279,21 +241,17 @@ def test_lexical_links() -> None:
     assert lexical_links(LINKED[0]).sure == {(0, 1), (1, 8), (2, 9), (3, 11)}
     assert lexical_links(LINKED[1]).sure == {(0, 0), (1, 1), (3, 5)}  # 天 is twice in the document
     assert lexical_links(LINKED[2]).possible == {(0, 0)}
-    twice = word_pairs([Record("day by day it rains", "day after day")])[0]
-    assert not lexical_links(twice).sure
+    assert not lexical_links(word_pairs([Record("day by day it rains", "day after day")])[0]).sure
 
 
 def test_lines_and_json_lines(tmp_path: Path) -> None:
     path = tmp_path / "links.txt"
     path.write_text("1-0 8-1\n\n0?0\n")
     found = read_links(path, LINKED)
-    assert sorted(found) == [0, 2]
-    assert found[2].sure == frozenset()
-    path = tmp_path / "links.jsonl"
-    path.write_text('{"id": "c", "links": "0-0"}\n\n{"id": "a", "links": ["1-0", "8?1"]}\n')
+    assert (sorted(found), found[2].sure) == ([0, 2], frozenset())
+    path = write_lines(tmp_path / "links.jsonl", [{"id": "c", "links": "0-0"}, {"id": "a", "links": ["1-0", "8?1"]}])
     found = read_links(path, LINKED)
-    assert found[2].sure == {(0, 0)}
-    assert found[0].possible == {(0, 1), (1, 8)}
+    assert (found[2].sure, found[0].possible) == ({(0, 0)}, {(0, 1), (1, 8)})
 
 
 def test_sheet_goes_round(tmp_path: Path) -> None:
@@ -313,28 +271,21 @@ def test_sheet_goes_round(tmp_path: Path) -> None:
     assert found[3].possible == {(0, 1), (2, 4)}
     assert found[0].sure == {(5, 5)}
     changed = word_pairs([Record("The dog sat.", "Cat sat on mat.", id="a"), *ARTICLES[1:], Record(odd, id="odd")])
-    with pytest.raises(DataError, match=r"sheet\.jsonl:1 is not of the form"):
-        read_links(path, changed)
-    with pytest.raises(DataError, match=r"sheet\.jsonl:1 is not of the form"):
-        read_links(path, pairs[1:])
+    for other in (changed, pairs[1:]):
+        with pytest.raises(DataError, match=r"sheet\.jsonl:1 is not of the form"):
+            read_links(path, other)
 
-
-# ------------------------------------------------------------------------------ error rates of heads
 
 # S = {(0, 0), (1, 1)}, P = S and (1, 2), A = {(0, 0), (1, 2)}, all as (summary word, document word).
 SURE, POSSIBLE = {(0, 0), (1, 1)}, {(1, 2)}
 
 
-def test_an_example_by_hand() -> None:
+def test_rates_by_hand() -> None:
     one_head = np.array([[[[0.6, 0.3, 0.1], [0.2, 0.3, 0.5]]]])  # (1, 1, 2, 3)
     assert head_error_rates(head_counts(one_head, SURE, POSSIBLE)) == pytest.approx(np.array([[0.25]]))
-
-
-def test_words_without_links_and_empty_rows_are_dropped() -> None:
-    maps = np.array([[[0.9, 0.1], [0.5, 0.5], [0.0, 0.0]]])
-    counts = head_counts(maps, {(1, 0), (2, 1)})
     # word 0 is in no link; word 1 chooses the left of equals, which is right; word 2 has no attention at all
-    assert counts.tolist() == [[2], [3]]
+    maps = np.array([[[0.9, 0.1], [0.5, 0.5], [0.0, 0.0]]])
+    assert head_counts(maps, {(1, 0), (2, 1)}).tolist() == [[2], [3]]
 
 
 def test_subwords_become_words() -> None:

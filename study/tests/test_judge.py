@@ -26,13 +26,7 @@ from catchline.metrics.significance import holm, paired_t_test
 from catchline.types import Record
 from catchline_study import calibration
 from catchline_study.calibration import Ratings, fit, reliability
-from catchline_study.judge import (
-    SheetOptions,
-    analyse,
-    krippendorff_alpha,
-    make_sheets,
-    read_predictions,
-)
+from catchline_study.judge import SheetOptions, analyse, krippendorff_alpha, make_sheets, read_predictions
 from commands import refused, run
 from json_lines import write_lines
 from tiny_models import DOCUMENTS, save_tiny_model
@@ -85,20 +79,17 @@ def test_sheets_are_blind_shuffled_and_seeded(tmp_path: Path) -> None:
         assert (tmp_path / "a/sheets" / name).read_bytes() == (tmp_path / "b/sheets" / name).read_bytes()
     assert [entry["id"] for entry in key["items"]] != [entry["id"] for entry in other["items"]]
     assert len({entry["id"] for entry in key["items"]}) == 20
-    rows = read(tmp_path / "a/sheets/annotator-1.csv")
-    assert rows[0] == ["item", "summary", "document", "text", "readability", "informativeness", "comment"]
-    assert len(rows) == 1 + 20 * 3
-    assert [row[1] for row in rows[1:4]] == ["A", "B", "C"]
-    assert rows[1][2] == RECORDS[key["items"][0]["index"]].document
-    firsts = Counter(row[3].split("-")[0] for row in rows[1:] if row[1] == "A")
+    header, *rows = read(tmp_path / "a/sheets/annotator-1.csv")
+    assert header == ["item", "summary", "document", "text", "readability", "informativeness", "comment"]
+    assert [row[1] for row in rows] == ["A", "B", "C"] * 20
+    assert rows[0][2] == RECORDS[key["items"][0]["index"]].document
+    firsts = Counter(row[3].split("-")[0] for row in rows if row[1] == "A")
     assert set(firsts) == set(SYSTEMS)  # no letter belongs to one system
     orders = [tuple(tuple(places.values()) for places in order) for order in key["order"].values()]
     assert len(set(orders)) == 3  # each annotator has an order of their own
     for entry, places in zip(key["items"], key["order"]["annotator-1"], strict=True):
-        mine = [row for row in rows[1:] if row[0] == str(entry["item"])]
-        assert {row[1]: row[3] for row in mine} == {
-            letter: SYSTEMS[system][entry["index"]] for letter, system in places.items()
-        }
+        mine = {row[1]: row[3] for row in rows if row[0] == str(entry["item"])}
+        assert mine == {letter: SYSTEMS[system][entry["index"]] for letter, system in places.items()}
 
 
 def test_planted_scores_come_back(filled: Path) -> None:
@@ -163,9 +154,12 @@ def test_mistakes_name_file_row_and_column(row: int, column: int, value: str, sa
 def test_the_command_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, out = tmp_path / "data.jsonl", tmp_path / "j"
     write_records(data, RECORDS)
-    files = [tmp_path / f"{name}.predictions.jsonl" for name in SYSTEMS]
-    for path, texts in zip(files, SYSTEMS.values(), strict=True):
-        write_lines(path, ({"id": r.id, "summary": t} for r, t in zip(RECORDS, texts, strict=True)))
+    files = [
+        write_lines(
+            tmp_path / f"{name}.jsonl", ({"id": r.id, "summary": t} for r, t in zip(RECORDS, texts, strict=True))
+        )
+        for name, texts in SYSTEMS.items()
+    ]
     make = ["judge", "make", *files, "--data", data, "--out"]
     assert "10 documents and 3 systems" in run(capsys, *make, out, "--sample", "10")
     refused(capsys, 2, "holds sheets already", *make, out)
@@ -196,20 +190,21 @@ def test_predictions_are_matched_by_id_and_those_of_another_split_refused(tmp_pa
     path = tmp_path / "p.jsonl"
     write_lines(path, ({"id": r.id, "summary": f"s {r.id}"} for r in reversed(RECORDS)))
     assert read_predictions(path, RECORDS[:2]) == ["s r0", "s r1"]
-    with pytest.raises(DataError, match="no summary for record 'x'"):
-        read_predictions(path, [Record("d", "s", id="x")])
-    with pytest.raises(DataError, match="30 summaries for 1 records"):
-        read_predictions(path, [Record("d", "s")])
-    path.write_text('{"id": "1", "summary": "x", "references": ["s", "t"]}\n')
+    one = [{"id": "1", "summary": "x", "references": ["s", "t"]}]
+    write_lines(tmp_path / "one.jsonl", one)
     for record in (Record("d", "s", id="1"), Record("d", "z", id="1", references=("z", "t")), Record("d", "", id="1")):
-        assert read_predictions(path, [record]) == ["x"]
-    for record in (Record("d", "other", id="1"), Record("d", "other")):
-        with pytest.raises(DataError, match="is of other records"):
-            read_predictions(path, [record])
-    for line in ('{"summary": null}', "[" * 100_000):
-        path.write_text(f"\n{line}\n")
-        with pytest.raises(DataError, match=r"p\.jsonl:2 is no JSON object with a text as its 'summary'"):
-            read_predictions(path, RECORDS)
+        assert read_predictions(tmp_path / "one.jsonl", [record]) == ["x"]
+    for lines, records, words in (
+        (path.read_text(), [Record("d", "s", id="x")], "no summary for record 'x'"),
+        (path.read_text(), [Record("d", "s")], "30 summaries for 1 records"),
+        (json.dumps(one[0]), [Record("d", "other", id="1")], "is of other records"),
+        (json.dumps(one[0]), [Record("d", "other")], "is of other records"),
+        ('\n{"summary": null}', RECORDS, r"p\.jsonl:2 is no JSON object with a text as its 'summary'"),
+        ("\n" + "[" * 100_000, RECORDS, r"p\.jsonl:2 is no JSON object with a text as its 'summary'"),
+    ):
+        path.write_text(lines)
+        with pytest.raises(DataError, match=words):
+            read_predictions(path, records)
 
 
 # Krippendorff 2011, example C: four observers, twelve units, missing ratings.
@@ -221,9 +216,9 @@ PUBLISHED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("ratings", "level", "expected"),
-    [
+def test_agreement() -> None:
+    """The published example and cases by hand."""
+    for ratings, level, expected in (
         (PUBLISHED, "ordinal", 0.815),
         (PUBLISHED, "interval", 0.849),
         # coincidences: 1-1 twice, 2-3 and 3-2 once each, 3-3 twice; by the definitions of both distances
@@ -233,11 +228,9 @@ PUBLISHED = [
         ([[1, 2], [2, 1]], "interval", -0.5),
         ([[3, 3], [3, 3]], "interval", None),
         ([[1, None], [None, 2]], "interval", None),
-    ],
-)
-def test_agreement(ratings: list[list[float | None]], level: str, expected: float | None) -> None:
-    """The published example and cases by hand."""
-    assert krippendorff_alpha(ratings, level) == (None if expected is None else pytest.approx(expected, abs=5e-4))
+    ):
+        found = krippendorff_alpha(ratings, level)
+        assert found == (None if expected is None else pytest.approx(expected, abs=5e-4))
 
 
 def test_ratings_are_found_by_record_and_words(tmp_path: Path) -> None:
@@ -274,16 +267,13 @@ def test_reliability_by_hand() -> None:
     assert reliability(np.array([0.5]), np.array([1.0])).auc == 0.5
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def test_calibrate_believes_readers_where_they_have_rated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(calibration, "LEAST_RECORDS", 40)
-    records = [{"id": f"r{n}", "document": DOCUMENTS[n % 5], "summary": "it was late"} for n in range(45)]
-    write_lines(tmp_path / "pairs.jsonl", records)
-    return save_tiny_model(tmp_path / "model", max_source_tokens=12)
-
-
-def test_calibrate_believes_readers_where_they_have_rated(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data, sheet = place.parent / "pairs.jsonl", place.parent / "ratings.jsonl"
+    data, sheet, place = tmp_path / "pairs.jsonl", tmp_path / "ratings.jsonl", tmp_path / "model"
+    write_lines(data, ({"id": f"r{n}", "document": DOCUMENTS[n % 5], "summary": "it was late"} for n in range(45)))
+    save_tiny_model(place, max_source_tokens=12)
     made = Summarizer.from_pretrained(place).summarize(DOCUMENTS[:5])
     lines = [{"id": f"r{n}", "summary": made[n % 5].text.upper(), "rating": 1 + (n % 3 > 0)} for n in range(45)]
     write_lines(sheet, lines)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from matplotlib.axes import Axes
@@ -25,45 +23,36 @@ def first(tmp_path: Path) -> Path:
     entries = [{"kind": "train", "update": 10 * i, "epoch": i / 2, "loss": 5.0 - i, "tokens": 9} for i in range(1, 4)]
     entries.append({"kind": "validation", "update": 30, "epoch": 1.5, "val_loss_tf": 2.5, "best": True})
     write_lines(folder / "log.jsonl", entries)
-    recipe = resolve_run(load_recipe("headline_writer"), "bilstm", "tiny")
-    (folder / "recipe.yaml").write_text(dump_run(recipe))
+    (folder / "recipe.yaml").write_text(dump_run(resolve_run(load_recipe("headline_writer"), "bilstm", "tiny")))
     return folder
 
 
-@pytest.fixture
-def drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., list[dict[str, Any]]]:
-    """The rows that ``catchline plot`` tells of its curves; no picture is made."""
-    monkeypatch.setattr(Figure, "savefig", lambda *_, **__: None)
-    told = ["--out", tmp_path / "c.png", "--json"]
-    return lambda *given: json.loads(run(capsys, "plot", *given, *told), parse_constant=pytest.fail)
-
-
-@pytest.mark.parametrize("suffix", [".png", ".svg"])
-def test_plot(first: Path, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "deep" / f"curves{suffix}"
-    printed = run(capsys, "plot", first, "--out", out, "--smooth", "2", "--log")
-    assert out.stat().st_size > 1000
-    assert "2.5000" in printed
-    assert printed.splitlines()[0].split() == ["run", "measure", "update", "last", "best"]
-
-
 def test_plot_shows_the_losses_that_compare_shows(
-    first: Path, tmp_path: Path, drawn: Callable[..., list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+    first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    second = tmp_path / "second"
+    for suffix in (".png", ".svg"):
+        out = tmp_path / "deep" / f"curves{suffix}"
+        printed = run(capsys, "plot", first, "--out", out, "--smooth", "2", "--log")
+        assert out.stat().st_size > 1000
+        assert "2.5000" in printed
+        assert printed.splitlines()[0].split() == ["run", "measure", "update", "last", "best"]
+    second, named = tmp_path / "second", list[str]()
     second.mkdir()
     parts = {"val_loss_free": 3.9, "val_loss_free_nll": 3.0, "val_loss_free_coverage": 0.9}
-    entries = [{"update": 30, "loss": 4.9, "nll": 4.0}, {"update": 30, "val_loss_tf": 2.4, **parts}]
-    write_lines(second / "log.jsonl", entries)
-    named: list[str] = []
+    write_lines(
+        second / "log.jsonl", [{"update": 30, "loss": 4.9, "nll": 4.0}, {"update": 30, "val_loss_tf": 2.4, **parts}]
+    )
+    monkeypatch.setattr(Figure, "savefig", lambda *_, **__: None)  # no picture is made
     monkeypatch.setattr(Axes, "set_ylabel", lambda _, label: named.append(label))
-    assert [(row["measure"], row["final"]) for row in drawn(second)] == [("nll", 4.0), ("val_loss_free_nll", 3.0)]
+
+    def drawn(*given: Path) -> list[tuple[str, float]]:
+        told = run(capsys, "plot", *given, "--out", tmp_path / "c.png", "--json")
+        return [(row["measure"], row["final"]) for row in json.loads(told, parse_constant=pytest.fail)]
+
+    assert drawn(second) == [("nll", 4.0), ("val_loss_free_nll", 3.0)]
     assert named == ["loss"]  # the table below the picture says which
     # beside a run without it, the loss that both have
-    shown = [(row["measure"], row["final"]) for row in drawn(first, second)]
-    assert shown == [("loss", 2.0), ("val_loss_tf", 2.5), ("nll", 4.0), ("val_loss_tf", 2.4)]
+    assert drawn(first, second) == [("loss", 2.0), ("val_loss_tf", 2.5), ("nll", 4.0), ("val_loss_tf", 2.4)]
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,8 @@ def test_the_first_sentence_and_the_title() -> None:
     assert made.summary == "council does n't explain prices"
 
 
-@pytest.mark.parametrize(
-    ("document", "title", "reason"),
-    [
+def test_the_filter() -> None:
+    for document, title, reason in (
         ("w " * 10 + "prices .", "prices rise once more", None),
         ("w " * 8 + "prices .", "prices rise once more", "11 to 99"),  # ten tokens
         ("w " * 98 + "prices .", "prices rise once more", "11 to 99"),  # a hundred
@@ -51,15 +50,9 @@ def test_the_first_sentence_and_the_title() -> None:
         ("w " * 10 + "prices .", "prices rise in Japan", "blacklist"),  # "ap" stands in it
         ("w " * 10 + "prices .", "prices rise once ?", "blacklist"),
         ("w " * 10 + "prices .", "adv11 prices rise once", "blacklist"),  # after digits have become #
-    ],
-)
-def test_the_filter(document: str, title: str, reason: str | None) -> None:
-    found = pair(document, title)
-    if reason is None:
-        assert isinstance(found, tuple)
-    else:
-        assert isinstance(found, str)
-        assert reason in found
+    ):
+        found = pair(document, title)
+        assert isinstance(found, tuple) if reason is None else reason in found
         assert isinstance(pair(document, title, filtered=False), tuple)
 
 
@@ -75,26 +68,21 @@ def test_a_short_first_sentence_takes_the_second() -> None:
     assert not duc_input("Ra" + just_short[1:] + " Nobody came.", RULES).endswith("came .")
 
 
-def distribution(root: Path, authors: str = "ABCD") -> tuple[Path, Path]:
-    documents, references = root / "docs", root / "models"
-    references.mkdir(parents=True)
+def test_the_distribution_of_duc(tmp_path: Path) -> None:
+    documents, references = tmp_path / "docs", tmp_path / "models"
+    references.mkdir()
     for group, name in (("d30001t", "APW1.01"), ("d30002t", "NYT2.02")):
         (documents / group).mkdir(parents=True)
         text = (
             f"<DOC>\n<DOCNO> {name} </DOCNO>\n<TEXT>\n<P>\nRain fell in {group}. Then\nsnow.\n</P>\n</TEXT>\n</DOC>\n"
         )
         (documents / group / name).write_text(text)
-        for author in authors:
+        for author in "ABCD":
             (references / f"{group[:-1].upper()}.P.10.T.{author}.{name}").write_text(f" Rain by\n{author} \n")
-    return documents, references
-
-
-def test_the_distribution_of_duc(tmp_path: Path) -> None:
-    documents, references = distribution(tmp_path)
     records = list(duc_records(documents, references))
-    assert [record.id for record in records] == ["d30001t/APW1.01", "d30002t/NYT2.02"]
-    assert [record.document for record in records] == [
-        f"rain fell in {g} , then snow ." for g in ("d30001t", "d30002t")
+    assert [(record.id, record.document) for record in records] == [
+        ("d30001t/APW1.01", "rain fell in d30001t , then snow ."),
+        ("d30002t/NYT2.02", "rain fell in d30002t , then snow ."),
     ]
     assert records[0].references == ("Rain by A", "Rain by B", "Rain by C", "Rain by D")
     assert records[0].summary == "Rain by A"
@@ -102,13 +90,8 @@ def test_the_distribution_of_duc(tmp_path: Path) -> None:
 
 # ----------------------------------------------------------------------------------------- dialogues and news
 
-TALK = "Ann:  hello there\r\n\r\nBob: I lost my keys | really\nAnn: oh no, where did you put them now?\nBob: here"
-TURNS = [
-    "Ann: hello there",
-    "Bob: I lost my keys | really",
-    "Ann: oh no, where did you put them now?",
-    "Bob: here",
-]
+TURNS = ["Ann: hello there", "Bob: I lost my keys | really", "Ann: oh no, where did you put them now?", "Bob: here"]
+TALK = "Ann:  hello there\r\n\r\n" + "\n".join(TURNS[1:])
 
 
 def test_turns_are_joined_by_bars_and_names_stay() -> None:

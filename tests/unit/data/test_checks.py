@@ -41,9 +41,8 @@ def sentence(seed: int, length: int = 60) -> str:
 def test_figures(tmp_path: Path) -> None:
     file = write(tmp_path / "a.jsonl", ("a b c d e f", "a b x"), ("a b c d e f g h", "c d"))
     report = check({"a": file}, CheckOptions(max_source=7, max_target=2)).as_dict()["splits"]["a"]
-    assert report["records"] == 2
     assert report["document_words"] == {"mean": 7.0, "min": 6, "median": 7.0, "p90": 7.8, "max": 8}
-    assert report["compression"] == 14 / 5
+    assert (report["records"], report["compression"]) == (2, 14 / 5)
     assert report["documents_over_limit"] == {"limit": 7, "count": 1, "share": 0.5}
     assert report["summaries_over_limit"]["count"] == 1
     assert report["summary_words_in_document"] == pytest.approx((2 / 3 + 1) / 2, abs=1e-4)
@@ -54,22 +53,19 @@ def test_figures(tmp_path: Path) -> None:
 
 
 GERMAN = "Die Heizung im Zimmer ist seit gestern kalt, und wir haben nicht mehr viel Zeit für die Arbeit."
+ENGLISH = "The heating in the room has been cold since yesterday, and we have no more time for the work."
 
 
 def test_suspicious_pairs(tmp_path: Path) -> None:
-    english = "The heating in the room has been cold since yesterday, and we have no more time for the work."
     file = write(
         tmp_path / "a.jsonl",
-        ("a b c d e f", "a b c d e f g"),
-        ("a b c d e f", "a b c d"),
-        ("a b c d e f g", "x y"),
-        ("a b", "a"),
-        *((english, "The heating is cold") for _ in range(3)),
+        *(("a b c d e f", "a b c d e f g"), ("a b c d e f", "a b c d"), ("a b c d e f g", "x y"), ("a b", "a")),
+        *[(ENGLISH, "The heating is cold")] * 3,
         (GERMAN, "Heizung kalt"),
         ("The door &amp; the key<br>are gone since Monday.", "The door"),
     )
-    split = check({"a": file}).as_dict()["splits"]["a"]
-    assert {reason: value["count"] for reason, value in split["problems"].items()} == {
+    found = check({"a": file}).as_dict()["splits"]["a"]["problems"]
+    assert {reason: value["count"] for reason, value in found.items()} == {
         "summaries not shorter than the document": 1,
         "summaries that are the beginning of the document": 1,
         "summaries that share no word with the document": 1,
@@ -78,10 +74,10 @@ def test_suspicious_pairs(tmp_path: Path) -> None:
         "documents in de": 1,
         "records with HTML entities or tags": 1,
     }
-    assert split["problems"]["documents in de"]["examples"] == [f"{file}:8"]
-    assert split["problems"]["records with HTML entities or tags"]["examples"] == [f"{file}:9 (&amp;)"]
-    german = check({"a": write(tmp_path / "b.jsonl", *[(GERMAN, "Heizung kalt")] * 2)}).as_dict()["splits"]["a"]
-    assert "documents in de" not in german["problems"]
+    assert found["documents in de"]["examples"] == [f"{file}:8"]
+    assert found["records with HTML entities or tags"]["examples"] == [f"{file}:9 (&amp;)"]
+    german = check({"a": write(tmp_path / "b.jsonl", *[(GERMAN, "Heizung kalt")] * 2)}).splits[0].problems()
+    assert "documents in de" not in german
 
 
 def test_duplicates_and_leakage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,59 +123,51 @@ def test_near_duplicate_search_agrees_with_true_similarity() -> None:
 
 
 def test_bad_records_are_counted_not_raised(tmp_path: Path) -> None:
-    file = write(tmp_path / "a.jsonl", ("", "x"), ("a b c d e", ""), ("a b c d e", "a"))
-    assert check({"a": file}).refused == 2
-    assert check({"a": write(tmp_path / "b.jsonl", ("", "x"))}).refused == 1
-    with pytest.raises(DataError, match="does not exist"):
-        check({"a": tmp_path / "none.jsonl"})
-    strange = tmp_path / "c.jsonl"
-    strange.write_text('{"bad\n{"foo": "a b", "bar": "a"}\n')
-    with pytest.raises(DataError, match="no column name is known"):
-        check({"a": strange})
+    for refused, *records in ((2, ("", "x"), ("a b c d e", ""), ("a b c d e", "a")), (1, ("", "x"))):
+        assert check({"a": write(tmp_path / "a.jsonl", *records)}).refused == refused
+    (tmp_path / "c.jsonl").write_text('{"bad\n{"foo": "a b", "bar": "a"}\n')
+    for name, words in (("none", "does not exist"), ("c", "no column name is known")):
+        with pytest.raises(DataError, match=words):
+            check({"a": tmp_path / f"{name}.jsonl"})
 
 
 def test_exit_codes_and_what_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def said(*arguments: object, code: int = 0) -> str:
+        assert main(["data", *map(str, arguments)]) == code
+        shown = capsys.readouterr()
+        return shown.out or shown.err
+
     good = write(tmp_path / "train.jsonl", ("a b c d e", "a"))
-    assert main(["data", "check", str(tmp_path)]) == 0
-    assert "Nothing suspicious" in capsys.readouterr().out
+    assert "Nothing suspicious" in said("check", tmp_path)
     bad = write(tmp_path / "bad.jsonl", ("", "x"), ("a b c d e", "a"))
-    assert main(["data", "check", str(good), str(bad), "--json"]) == 3
-    out = json.loads(capsys.readouterr().out)
-    assert out["refused"] == 1
-    assert set(out["splits"]) == {"train", "bad"}
-    assert main(["data", "check", str(tmp_path / "none.jsonl")]) == 3
-    assert "does not exist" in capsys.readouterr().err
-    assert main(["data", "check", str(good), "--recipe", "oneline"]) == 0
-    assert "document tokens, mean" in capsys.readouterr().out
+    out = json.loads(said("check", good, bad, "--json", code=3))
+    assert (out["refused"], set(out["splits"])) == (1, {"train", "bad"})
+    assert "does not exist" in said("check", tmp_path / "none.jsonl", code=3)
+    assert "document tokens, mean" in said("check", good, "--recipe", "oneline")
     (tmp_path / "alone.csv").write_text("text,other\na b c,x\n")
-    assert main(["data", "columns", str(tmp_path / "alone.csv")]) == 0
-    assert "document: 'text', summary: none" in capsys.readouterr().out
+    assert "document: 'text', summary: none" in said("columns", tmp_path / "alone.csv")
+    assert "summary   then   highlights, tldr" in said("columns")
     same = (sentence(1), "no such words")
     write(good, same, same, (sentence(2), sentence(2, 5)))
     bad.unlink()
     write(tmp_path / "test.jsonl", same)
-    main(["data", "check", str(tmp_path)])
-    said = capsys.readouterr().out
-    assert "train: documents the same as an earlier one: 1" in said
-    assert "test: summaries that share no word with the document: 1" in said
-    assert "train: summaries that share no word with the document: 2" in said
-    assert ": 1 document is the same (leakage)" in said
+    shown = said("check", tmp_path)
+    assert "train: documents the same as an earlier one: 1" in shown
+    assert "test: summaries that share no word with the document: 1" in shown
+    assert ": 1 document is the same (leakage)" in shown
 
 
-@pytest.mark.parametrize(
-    ("document", "summary", "share"),
-    [
+def test_supported_share() -> None:
+    for document, summary, share in (
         ("采用HPLC法。色谱柱为C18柱，效果好。", "HPLC色谱法", 1.0),
         ("大阪の橋は約9週間閉鎖。", "大阪の橋、9週間閉鎖", 1.0),
         ("यह हिन्दी भाषा है।", "हिन्दी कम", 0.5),
         ("Das Mu\u0308nchner Haus", "Mu\u0308nchner", 1.0),
         ("The cat, sat_down on it.", "cat SAT_DOWN up", 2 / 3),
         ("x", "...", 1.0),
-    ],
-)
-def test_supported_share(document: str, summary: str, share: float) -> None:
-    assert supported_share(Record(document, summary)) == pytest.approx(share)
-    assert supported_share(Record(f"a b {document}", summary), 2) in (0.0, 1.0)
+    ):
+        assert supported_share(Record(document, summary)) == pytest.approx(share)
+        assert supported_share(Record(f"a b {document}", summary), 2) in (0.0, 1.0)
 
 
 def pairs(count: int) -> list[Record]:

@@ -6,9 +6,7 @@ import gzip
 import hashlib
 import itertools
 import json
-import random
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +23,13 @@ from catchline.data.dataset import (
     by_length,
     cut_by_number,
     cut_by_tokens,
-    encode,
     encode_documents,
     part_of_rank,
-    record_gaps,
     shuffled,
 )
 from catchline.data.embeddings import load_glove
 from catchline.errors import ConfigError, DataError
-from catchline.jobs import batches
-from catchline.text.base import extended
-from catchline.text.tokenizer import BpeTokenizer, CharacterTokenizer, WordTokenizer
+from catchline.text.tokenizer import WordTokenizer
 from catchline.training.data import pairs_of
 from catchline.types import Record, TrainingBatch
 
@@ -130,13 +124,13 @@ def test_without_summaries_there_are_no_targets() -> None:
 
 
 def test_empty_texts_never_reach_a_batch() -> None:
-    record = Record("\u200b", "x", origin="f.jsonl:3")
-    with pytest.raises(DataError, match=r"f\.jsonl:3: the document has no token"):
-        EncodedDataset.build([record], TOKENIZER, TextConfig())
-    with pytest.raises(DataError, match=r"f:9: the summary has no token"):
-        EncodedDataset.build([Record("x", "\u200b", origin="f:9")], TOKENIZER, TextConfig())
-    with pytest.raises(DataError, match="no records"):
-        EncodedDataset.build([], TOKENIZER, TextConfig())
+    for records, words in (
+        ([Record("\u200b", "x", origin="f.jsonl:3")], r"f\.jsonl:3: the document has no token"),
+        ([Record("x", "\u200b", origin="f:9")], "f:9: the summary has no token"),
+        ([], "no records"),
+    ):
+        with pytest.raises(DataError, match=words):
+            EncodedDataset.build(records, TOKENIZER, TextConfig())
     with pytest.raises(DataError, match="Document 2 is empty"):
         encode_documents(["x", " "], TOKENIZER, TextConfig())
 
@@ -151,45 +145,6 @@ def test_limits_are_a_view_and_only_narrow() -> None:
         data.limits(5)
     with pytest.raises(ConfigError, match="no room"):
         dataset([("a", "b")], max_source_tokens=2, source_specials=True)
-
-
-PARTS = [*"aB1.,'’-/é½カ각\u0301\u0600\u200b\n ", "n't", "the ", "cat ", "u.s.", "xx ", "Yy, "]
-
-
-@pytest.mark.parametrize(
-    ("tokenizer", "separator"),
-    [
-        (WordTokenizer(WordTokenizer.Config(max_vocabulary=25)), None),
-        (WordTokenizer(WordTokenizer.Config(max_vocabulary=25)), "<EOS>"),
-        (WordTokenizer(WordTokenizer.Config(max_vocabulary=25, unknown_marks=("cat",), lowercase=False)), None),
-        (BpeTokenizer(BpeTokenizer.Config(max_vocabulary=30)), None),
-        (CharacterTokenizer(CharacterTokenizer.Config(max_vocabulary=15)), None),
-    ],
-    ids=["word", "separated", "marks", "bpe", "character"],
-)
-def test_many_records_are_encoded_as_each_alone(
-    tokenizer: Any, separator: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ids, their extension by unknown words, totals and words are those of the texts one by one."""
-    monkeypatch.setattr("catchline.text.tokenizer.MOST_CHUNKS", 60)
-    chosen = random.Random(5)
-    texts = ["a " + "".join(chosen.choices(PARTS, k=chosen.randint(1, 30))) for _ in range(100)]
-    tokenizer.use_separator(separator)
-    tokenizer.train(texts[::9])
-    records = [Record(f"{text} {other}", other) for text, other in pairwise(texts)]
-    config = TextConfig(max_source_tokens=12, max_target_tokens=6, sentence_separator=separator)
-    for some in batches(records, 16):
-        for record, (example, *totals) in zip(some, encode(some, tokenizer, config), strict=True):
-            gaps = record_gaps(record, separator) if separator else [None, None]
-            source, target = (
-                next(tokenizer.encode_stream([text], max_tokens=most, gaps=None if own is None else [own]))
-                for text, most, own in zip((record.document, record.summary), (12, 6), gaps, strict=True)
-            )
-            ids, words = extended(source, tokenizer.vocab_size, tokenizer.unk_id)
-            wanted, _ = extended(target, tokenizer.vocab_size, tokenizer.unk_id, words)
-            assert example.source_extended_ids.tolist() == ids.tolist(), record
-            assert example.target_extended_ids.tolist() == wanted.tolist(), record
-            assert (example.oov_words, totals) == (words, [source.total, target.total])
 
 
 RANDOM = np.random.default_rng(0)
@@ -272,74 +227,51 @@ def test_an_example_that_is_too_long_is_alone_and_each_rank_has_one() -> None:
     assert sorted(parts) == [[[1], [3]], [[2, 4], [0]], [[5], [5]]]
 
 
-@pytest.mark.parametrize(
-    ("make", "epoch", "known"),
-    [
-        (in_pools, 0, "0c83d31a2103d0a1"),
-        (in_pools, 3, "84c51107979b0de6"),
-        (by_number, 1, "2a9cc36e205847fe"),
-        (by_tokens, 1, "6826211804e67844"),
-    ],
-)
-def test_one_process_has_the_batches_that_it_always_had(make: Make, epoch: int, known: str) -> None:
+def test_one_process_has_the_batches_that_it_always_had() -> None:
     """Digests of the batches when the first runs were stored, which are resumed to the bit."""
-    assert hashlib.sha256(json.dumps(make(epoch)).encode()).hexdigest()[:16] == known
+    made = [in_pools(0), in_pools(3), by_number(1), by_tokens(1)]
+    digests = [hashlib.sha256(json.dumps(batches).encode()).hexdigest()[:16] for batches in made]
+    assert digests == ["0c83d31a2103d0a1", "84c51107979b0de6", "2a9cc36e205847fe", "6826211804e67844"]
 
 
 VECTORS_OF = WordTokenizer(WordTokenizer.Config(min_frequency=1))
 VECTORS_OF.train(["the cat sat"])
 
 
-def row(matrix: np.ndarray, word: str) -> list[float]:
-    index = VECTORS_OF.token_id(word)
-    assert index is not None
-    return matrix[index].tolist()
+def glove(folder: Path, text: str, tokenizer: Any = VECTORS_OF, **options: int) -> tuple[np.ndarray, float]:
+    path = folder / "vectors.gz"
+    path.write_bytes(gzip.compress(text.encode()))
+    return load_glove(path, tokenizer, **options)
 
 
-@pytest.fixture
-def write(tmp_path: Path):
-    def _write(text: str) -> Path:
-        path = tmp_path / "vectors.txt"
-        path.write_text(text)
-        return path
-
-    return _write
-
-
-def test_vectors_coverage_and_padding(write) -> None:
-    matrix, coverage = load_glove(write("the 1 2 3\n. . 7 8 9\nCat 4 5 6\ncat 1 1 1\nThe 0 0 0\n"), VECTORS_OF)
+def test_vectors_coverage_and_padding(tmp_path: Path) -> None:
+    the, cat, sat = map(VECTORS_OF.token_id, ("the", "cat", "sat"))
+    matrix, coverage = glove(tmp_path, "the 1 2 3\n. . 7 8 9\nCat 4 5 6\ncat 1 1 1\nThe 0 0 0\n")
     assert (matrix.shape, matrix.dtype) == ((VECTORS_OF.vocab_size, 3), np.float32)
-    assert (row(matrix, "the"), row(matrix, "cat"), matrix[0].tolist()) == ([1, 2, 3], [1, 1, 1], [0, 0, 0])
+    assert matrix[[the, cat, 0]].tolist() == [[1, 2, 3], [1, 1, 1], [0, 0, 0]]
     assert coverage == pytest.approx(2 / 3)
-    assert np.any(matrix[VECTORS_OF.token_id("sat")])
-    packed = write("").with_suffix(".gz")
-    packed.write_bytes(gzip.compress(b"2 3\nthe 1 2 3\ncat 4 5 6 \n"))  # with the header of word2vec
-    assert row(load_glove(packed, VECTORS_OF)[0], "cat") == [4, 5, 6]
+    assert np.any(matrix[sat])
+    headed, _ = glove(tmp_path, "2 3\nthe 1 2 3\ncat 4 5 6 \n")  # with the header of word2vec
+    assert headed[cat].tolist() == [4, 5, 6]
 
 
-def test_missing_words(write) -> None:
-    text = "".join(f"w{number} {number % 7 - 3} {number % 5 - 2} 1\n" for number in range(200)) + "the 1 2 3\n"
+def test_missing_words(tmp_path: Path) -> None:
     values = np.array([[number % 7 - 3, number % 5 - 2, 1] for number in range(200)] + [[1, 2, 3]])
-    tokenizer, path = WordTokenizer(WordTokenizer.Config(min_frequency=1)), write(text)
+    text = "".join(f"{'the' if n == 200 else f'w{n}'} {a} {b} {c}\n" for n, (a, b, c) in enumerate(values))
+    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
     tokenizer.train(["the " + " ".join(f"z{number}" for number in range(3000))])
-    drawn, again, other = (load_glove(path, tokenizer, seed=seed)[0] for seed in (3, 3, 4))
+    drawn, again, other = (glove(tmp_path, text, tokenizer, seed=seed)[0] for seed in (3, 3, 4))
     assert drawn[5:].std() == pytest.approx(values.std(), rel=0.05)
     assert np.array_equal(drawn, again)
     assert not np.array_equal(drawn, other)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        *(
-            (f"the 1 2 3\ncat 4 {rest}\n", r":2: expected a word and 3 finite numbers")
-            for rest in ("5", "x 6", "nan 6")
-        ),
-        ("hello\n", "expected a word and its vector"),
-        ("", "expected a word and its vector"),
+def test_bad_files(tmp_path: Path) -> None:
+    numbers = ":2: expected a word and 3 finite numbers"
+    for text, message in (
+        *((f"the 1 2 3\ncat 4 {rest}\n", numbers) for rest in ("5", "x 6", "nan 6")),
+        *((text, "expected a word and its vector") for text in ("hello\n", "")),
         ("zz 1 2\nyy 3 4\n", "none of the vocabulary's 3 words"),
-    ],
-)
-def test_bad_files(write, text: str, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        load_glove(write(text), VECTORS_OF)
+    ):
+        with pytest.raises(DataError, match=message):
+            glove(tmp_path, text)
