@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,7 @@ from catchline.models.folder import LoadedModel, save_model_folder
 from catchline.summarizer.torch_backend import NeuralSystem
 from catchline.text.tokenizer import BpeTokenizer
 from catchline.types import Record, TrainingBatch
-from catchline_study.align import (
-    ForcedPair,
-    MapChoice,
-    _word_of,
-    attention_maps,
-    forced_pairs,
-    head_rates,
-    sharpness,
-)
+from catchline_study.align import ForcedPair, MapChoice, _word_of, attention_maps, forced_pairs, head_rates, sharpness
 from catchline_study.links import (
     Links,
     WordPair,
@@ -47,18 +39,11 @@ from samples import IDS, TRANSFORMER
 Link = tuple[int, int]  # (summary word, document word)
 
 
-def alignment_error_rate(
-    predicted: Iterable[Collection[Link]], sure: Iterable[Collection[Link]], possible: Iterable[Collection[Link]]
-) -> float:
+def alignment_error_rate(chosen: Iterable[set[Link]], links: Iterable[Links]) -> float:
     """1 - (|A & S| + |A & P|) / (|A| + |S|), sums over documents; P includes S (Och and Ney 2003)."""
-    triples = [(set(a), set(s), set(p) | set(s)) for a, s, p in zip(predicted, sure, possible, strict=True)]
+    triples = [(a, set(one.sure), set(one.possible) | set(one.sure)) for a, one in zip(chosen, links, strict=True)]
     hits = sum(len(a & s) + len(a & p) for a, s, p in triples)
     return 1.0 - hits / sum(len(a) + len(s) for a, s, _ in triples)
-
-
-def hard_alignment(attention: np.ndarray) -> set[Link]:
-    """For each row of (T, S) the column with the largest weight, the first of equals."""
-    return {(row, int(column)) for row, column in enumerate(attention.argmax(axis=1))}
 
 
 RECORDS = [
@@ -145,12 +130,9 @@ def test_error_rates_equal_a_loop_over_single_pairs(kind: str, shift: bool) -> N
     maps = [by_hand(system, pair, shift=shift) for pair in PAIRS]
     assert rates.shape == maps[0].shape[:2] == ((1, 1) if kind == "seq2seq" else (3, 4))
     for layer, head in np.ndindex(rates.shape):
-        chosen = [
-            {(t, s) for t, s in hard_alignment(alpha[layer, head]) if t in one.targets}
-            for alpha, one in zip(maps, links, strict=True)
-        ]
-        expected = alignment_error_rate(chosen, [one.sure for one in links], [one.possible for one in links])
-        assert rates[layer, head] == pytest.approx(expected, abs=1e-12)
+        columns = [alpha[layer, head].argmax(1) for alpha in maps]  # the first of equals
+        chosen = [{(t, int(row[t])) for t in one.targets} for row, one in zip(columns, links, strict=True)]
+        assert rates[layer, head] == pytest.approx(alignment_error_rate(chosen, links), abs=1e-12)
 
 
 def test_the_opponents_map_is_that_of_its_head_without_the_maximum() -> None:
@@ -280,18 +262,12 @@ def test_sheet_goes_round(tmp_path: Path) -> None:
 SURE, POSSIBLE = {(0, 0), (1, 1)}, {(1, 2)}
 
 
-def test_rates_by_hand() -> None:
+def test_rates_and_words_by_hand() -> None:
     one_head = np.array([[[[0.6, 0.3, 0.1], [0.2, 0.3, 0.5]]]])  # (1, 1, 2, 3)
     assert head_error_rates(head_counts(one_head, SURE, POSSIBLE)) == pytest.approx(np.array([[0.25]]))
     # word 0 is in no link; word 1 chooses the left of equals, which is right; word 2 has no attention at all
     maps = np.array([[[0.9, 0.1], [0.5, 0.5], [0.0, 0.0]]])
     assert head_counts(maps, {(1, 0), (2, 1)}).tolist() == [[2], [3]]
-
-
-def test_subwords_become_words() -> None:
     # tokens of the document: cat ##s | sat | END; of the summary: feli ##nes | END
     weights = np.array([[0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.2, 0.1], [0.0, 0.0, 0.0, 1.0]])
-    merged = word_attention(weights, [0, 0, -1], [0, 0, 1, -1], (1, 2))
-    np.testing.assert_allclose(merged, [[0.5, 0.25]])
-    batch = np.stack([weights, weights[::-1]])
-    np.testing.assert_allclose(word_attention(batch, [0, 0, -1], [0, 0, 1, -1], (1, 2))[0], merged)
+    np.testing.assert_allclose(word_attention(weights, [0, 0, -1], [0, 0, 1, -1], (1, 2)), [[0.5, 0.25]])

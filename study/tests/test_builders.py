@@ -6,13 +6,11 @@ import gzip
 import json
 import lzma
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from catchline.evaluation.run import read_lines
-from catchline.evaluation.run import read_lines as rows
 from catchline_study.corpora.debian import build_debian
 from catchline_study.corpora.docstring_text import clean_docstring
 from catchline_study.corpora.docstrings import (
@@ -50,56 +48,39 @@ The heights are joined by splines, and missing hours are filled with those of th
 """
 
 
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    return program("readmes")
-
-
 def package(**fields: Any) -> dict[str, Any]:
     metadata = {"name": "tidepool", "version": "1.2", "summary": "Heights of the tide from harbour gauges"}
     metadata |= {"description": README, "license": "MIT", "expression": None, "classifiers": []}
     return metadata | fields
 
 
-def test_prose_of_the_sections_that_say_what_it_is(script: ModuleType) -> None:
+FOREIGN = "Wysokość pływu " * 3 + "odczytana z mareografów portowych oraz narysowana jako krzywa " * 2
+
+
+def test_prose_of_readmes_that_say_what_it_is(tmp_path: Path) -> None:
+    script = program("readmes")
     pair, reason = script.pair_of(package())
-    assert reason == ""
-    assert pair.summary == "Heights of the tide from harbour gauges"
+    assert (reason, pair.summary) == ("", "Heights of the tide from harbour gauges")
     assert pair.document == (
         "Read the height of the tide from harbour gauges. Tidepool asks the gauges of three countries and draws curves "
         "of the coming week.\n\nThe heights are joined by splines, and missing hours are filled with those of the day "
         "before."
     )
-
-
-FOREIGN = "Wysokość pływu " * 3 + "odczytana z mareografów portowych oraz narysowana jako krzywa " * 2
-
-
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
+    for fields, reason in (
         ({"license": "GPL-3.0"}, "not known to be permissive"),
         ({"summary": "tides"}, "no summary sentence"),
         *(({"description": text}, "too little prose") for text in ("# Tidepool\n\nHeights of the tide.", FOREIGN)),
         ({"summary": "Bake bread with sourdough at home"}, "summary and text share too few words"),
-    ],
-)
-def test_left_out(script: ModuleType, fields: dict[str, Any], reason: str) -> None:
-    assert script.pair_of(package(**fields)) == (None, reason)
-
-
-def test_doubles_and_what_others_hold_out_stay_out(script: ModuleType, tmp_path: Path) -> None:
+    ):
+        assert script.pair_of(package(**fields)) == (None, reason)
     other = "Depths are told for every slope of three ranges, and a map of the coming week warns of snow and wind."
     packages = [
-        package(),
-        package(name="tidepool2"),
+        *(package(), package(name="tidepool2")),
         package(name="snowpool", description=other, summary="Depths of the snow in the mountain"),
         package(name="Py_Kite", description=f"Kites fly. {other}", summary="Read the wind from mountain maps"),
     ]
-    metadata = tmp_path / "metadata.jsonl"
-    write_lines(metadata, packages)
-    held = tmp_path / "held.jsonl"
-    held.write_text(json.dumps({"id": "python3-kite", "document": "Of kites.", "summary": "Kites"}) + "\n")
+    metadata = write_lines(tmp_path / "metadata.jsonl", packages)
+    held = write_lines(tmp_path / "held.jsonl", [{"id": "python3-kite", "document": "Of kites.", "summary": "Kites"}])
     stats = script.build(tmp_path, metadata, [held], validation=0)
     assert stats.splits == {"train": 2, "validation": 0}
     assert dict(stats.left_out) == {"duplicate": 1, "held out elsewhere": 1}
@@ -147,7 +128,7 @@ def test_one_entry_a_family(tmp_path: Path, ending: str) -> None:
     (tmp_path / "lists" / f"{PREFIX}one_non-free_i18n_Translation-en").write_text(translations, encoding="utf-8")
     stats = build_debian(tmp_path / "out", lists=tmp_path / "lists")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["train.jsonl"]
-    written = {row["id"]: row for row in rows(tmp_path / "out" / "train.jsonl")}
+    written = {row["id"]: row for row in read_lines(tmp_path / "out" / "train.jsonl")}
     assert set(written) == {"kite", "kite-reel"}
     assert written["kite"] == {
         "id": "kite",
@@ -170,7 +151,7 @@ def test_splits_share_no_source_package(tmp_path: Path) -> None:
     made = (translation(f"p{number}", f"counts number {number}", KITES.format(number)) for number in numbers)
     index(tmp_path, "one", packages, "".join(made))
     build_debian(tmp_path / "a", lists=tmp_path, validation=10)
-    splits = {name: rows(tmp_path / "a" / f"{name}.jsonl") for name in ("train", "validation")}
+    splits = {name: read_lines(tmp_path / "a" / f"{name}.jsonl") for name in ("train", "validation")}
     assert {name: len(found) for name, found in splits.items()} == {"train": 50, "validation": 10}
     sources = [{row["source_package"] for row in found} for found in splits.values()]
     assert not sources[0] & sources[1]
@@ -185,28 +166,22 @@ def test_splits_share_no_source_package(tmp_path: Path) -> None:
 COUNTERS = "The counters are reset before each pass over the records, so that results do not add up."
 
 
-def body(text: str) -> str:
-    return clean_docstring("Count the records of a file.\n\n" + text)[1]
+BLOCKS = [
+    ">>> count('x')\n3\n>>> count('y')\n4",
+    "::\n\n    with open(path) as handle:\n        return sum(1 for _ in handle)",
+    "```python\nfor record in records:\n    count the records of the file here\n```",
+    ".. versionadded:: 3.2\n   This was added to count the records of a file.",
+    "=====  =======\nname   meaning\n=====  =======\nfirst  the first record of a file\n=====  =======",
+    "| a | b |\n|---|---|\n| the first record | of the file is here |",
+    "    x = count(path)\n    y = count(path, most=3)",
+]
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        ">>> count('x')\n3\n>>> count('y')\n4",
-        "::\n\n    with open(path) as handle:\n        return sum(1 for _ in handle)",
-        "```python\nfor record in records:\n    count the records of the file here\n```",
-        ".. versionadded:: 3.2\n   This was added to count the records of a file.",
-        "=====  =======\nname   meaning\n=====  =======\nfirst  the first record of a file\n=====  =======",
-        "| a | b |\n|---|---|\n| the first record | of the file is here |",
-        "    x = count(path)\n    y = count(path, most=3)",
-    ],
-)
-def test_blocks_are_cut(block: str) -> None:
+def test_blocks_are_cut_and_reasons() -> None:
     behind = COUNTERS.replace("records", "lines")
-    assert body(f"{COUNTERS}\n\n{block}\n\n{behind}") == f"{COUNTERS}\n{behind}"
-
-
-def test_reasons_and_overlap() -> None:
+    for block in BLOCKS:
+        text = f"Count the records of a file.\n\n{COUNTERS}\n\n{block}\n\n{behind}"
+        assert clean_docstring(text)[1] == f"{COUNTERS}\n{behind}"
     for summary, text, reason in (
         ("Count the records of a file.", COUNTERS, ""),
         ("Count the records of a file.", "Too short.", "body too short"),
@@ -267,9 +242,7 @@ def test_splits_are_of_whole_packages() -> None:
     assert homes["train"] >= {STANDARD_LIBRARY, "huge", "p3", "p4"}
     assert len(splits["validation"]) == len(splits["test"]) == 10
     assert sum(map(len, homes.values())) == 37, "no package is in two"
-    assert {name: len(found) for name, found in split_by_package(pairs, 4).items()} == {
-        "train": 96, "validation": 4, "test": 0,
-    }  # fmt: skip
+    assert [len(found) for found in split_by_package(pairs, 4).values()] == [96, 4, 0]
     name, file, path = next(find_files([]))
     assert (name, path.as_posix().endswith(file)) == (STANDARD_LIBRARY, True)
 

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from catchline import Summarizer
-from catchline.cli.main import main
 from catchline.data.records import write_records
 from catchline.errors import DataError
 from catchline.evaluation.run import read_lines
@@ -130,25 +129,24 @@ def test_spreadsheets_may_save_the_file_their_way(filled: Path) -> None:
         assert analyse(filled) == expected
 
 
-@pytest.mark.parametrize(
-    ("row", "column", "value", "said"),
-    [
+def test_mistakes_name_file_row_and_column(filled: Path) -> None:
+    path = filled / "sheets" / "annotator-1.csv"
+    for row, column, value, said in (
         (7, 4, "six", "annotator-1.csv, row 8, column 'readability': 'six' is not a whole number from 1 to 5"),
         (1, 5, "3.5", "row 2, column 'informativeness': '3.5'"),
         (2, 0, "99", "row 3, column 'item': '99' is not the number of an item from 1 to 20"),
         (2, 1, "Q", "row 3, column 'summary': 'Q' is none of A, B, C"),
         (2, 1, "A", "row 3, column 'summary': item 1 A is there twice"),
         (0, 4, "readibility", "row 1: no column is named 'readability'"),
-    ],
-)
-def test_mistakes_name_file_row_and_column(row: int, column: int, value: str, said: str, filled: Path) -> None:
-    path = filled / "sheets" / "annotator-1.csv"
-    rows = read(path)
-    rows[row][column] = value
-    write(path, rows)
-    with pytest.raises(DataError) as error:
-        analyse(filled)
-    assert said in str(error.value)
+    ):
+        rows = read(path)
+        changed = [list(cells) for cells in rows]
+        changed[row][column] = value
+        write(path, changed)
+        with pytest.raises(DataError) as error:
+            analyse(filled)
+        assert said in str(error.value)
+        write(path, rows)
 
 
 def test_the_command_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,9 +167,11 @@ def test_the_command_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "alpha - beta" in run(capsys, "judge", "analyse", out)
 
 
-def test_rated_lines_have_the_mean_of_their_ratings(filled: Path, tmp_path: Path) -> None:
+def test_rated_lines_have_the_mean_of_their_ratings(
+    filled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "lines.jsonl"
-    assert main(["judge", "analyse", str(filled), "--lines", str(out), "--json"]) == 0
+    run(capsys, "judge", "analyse", filled, "--lines", out, "--json")
     lines = read_lines(out)
     assert len(lines) == 20 * 3
     items = {entry["id"]: entry for entry in json.loads((filled / "key.json").read_text())["items"]}
@@ -184,6 +184,12 @@ def test_rated_lines_have_the_mean_of_their_ratings(filled: Path, tmp_path: Path
     rated = Ratings.read(out, accept=4)
     assert rated.of(lines[0]["id"], lines[0]["summary"].upper() + ".") == pytest.approx(lines[0]["rating"])
     assert math.isnan(rated.of(lines[0]["id"], "another line"))
+    rows = [{"id": "a", "summary": "River rose", "rating": rating} for rating in (3, 2)]
+    found = Ratings.read(write_lines(out, [*rows, {"id": "b", "summary": "x", "rating": 1}]))
+    assert (found.of("a", "river ROSE!"), found.of("b", "x"), found.accept) == (2.5, 1.0, 2.5)
+    assert Ratings.read(out, 2).accept == 2
+    with pytest.raises(DataError, match="rating 1 needs an 'id'"):
+        Ratings.read(write_lines(out, [{"summary": "x", "rating": 1}]))
 
 
 def test_predictions_are_matched_by_id_and_those_of_another_split_refused(tmp_path: Path) -> None:
@@ -231,18 +237,6 @@ def test_agreement() -> None:
     ):
         found = krippendorff_alpha(ratings, level)
         assert found == (None if expected is None else pytest.approx(expected, abs=5e-4))
-
-
-def test_ratings_are_found_by_record_and_words(tmp_path: Path) -> None:
-    lines = [{"id": "a", "summary": "River rose", "rating": rating} for rating in (3, 2)]
-    (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, [*lines, {"id": "b", "summary": "x", "rating": 1}])))
-    found = Ratings.read(tmp_path / "r.jsonl")
-    assert (found.of("a", "river ROSE!"), found.of("b", "x"), found.accept) == (2.5, 1.0, 2.5)
-    assert np.isnan(found.of("b", "river rose"))
-    assert Ratings.read(tmp_path / "r.jsonl", 2).accept == 2
-    (tmp_path / "r.jsonl").write_text('{"summary": "x", "rating": 1}')
-    with pytest.raises(DataError, match="rating 1 needs an 'id'"):
-        Ratings.read(tmp_path / "r.jsonl")
 
 
 def test_the_fit_is_checked_on_records_that_it_has_not_seen() -> None:

@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -178,8 +178,7 @@ def documents(corpus: Path) -> Iterator[tuple[str, int, str]]:
         )
 
 
-@dataclasses.dataclass
-class Window:
+class Window(NamedTuple):
     place: tuple[str, int, int]
     counts: Counts
     score: Fraction
@@ -190,27 +189,21 @@ class Window:
 @cache
 def windows(corpus: Path, settings: SpanSettings) -> list[list[Window]]:
     """Of every chunk."""
-    size, shape = settings.chunk, settings.shape
-    found = []
+    shape, weights, found = settings.shape, list(map(Fraction, settings.weights.split(","))), list[list[Window]]()
     for name, number, text in documents(corpus):
         spans = [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
         tokens = [text[start:end].lower() if settings.lowercase else text[start:end] for start, end in spans]
-        for offset in range(0, len(tokens), size):
-            end = min(offset + size, len(tokens))
-            places = range(offset, end - shape.window + 1, settings.stride)
-            found.append([window(settings, (name, number, place), tokens, spans, text) for place in places])
+        for offset in range(0, len(tokens), settings.chunk):
+            found.append([])
+            end = min(offset + settings.chunk, len(tokens))
+            for start in range(offset, end - shape.window + 1, settings.stride):
+                counts, (first, last) = counted(tokens, start, shape), (start + shape.input, start + shape.window)
+                texts = text[spans[start][0] : spans[first - 1][1]], text[spans[first][0] : spans[last - 1][1]]
+                one = Window(
+                    (name, number, start), counts, scored(counts, weights, shape), texts, tuple(tokens[first:last])
+                )
+                found[-1].append(one)
     return list(filter(None, found))
-
-
-def window(
-    settings: SpanSettings, place: tuple[str, int, int], tokens: list[str], spans: list[tuple[int, int]], text: str
-) -> Window:
-    start, shape = place[2], settings.shape
-    middle, end = start + shape.input, start + shape.window
-    counts = counted(tokens, start, shape)
-    score = scored(counts, list(map(Fraction, settings.weights.split(","))), shape)
-    texts = text[spans[start][0] : spans[middle - 1][1]], text[spans[middle][0] : spans[end - 1][1]]
-    return Window(place, counts, score, texts, tuple(tokens[middle:end]))
 
 
 def ranked(corpus: Path, settings: SpanSettings) -> list[Window]:
@@ -263,14 +256,14 @@ class StoppedError(Exception):
     """A job is killed."""
 
 
-def stop_after(monkeypatch: pytest.MonkeyPatch, count: int) -> list[str]:
-    """The steps that begin; the one after ``count`` of them stops the job."""
+def stop_after_one(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The steps that begin; the second stops the job."""
     begun: list[str] = []
 
     def watched(name: str, right: Callable[..., None]) -> Callable[..., None]:
         def step(self: Any, number: int, *more: Any) -> None:
             begun.append(f"{name} {number}")
-            if len(begun) > count:
+            if len(begun) > 1:
                 raise StoppedError
             right(self, number, *more)
 
@@ -288,7 +281,7 @@ def test_a_job_continues_where_it_stopped(corpus: Path, tmp_path: Path, capsys: 
     done: list[str] = []
     for _ in range(20):
         with pytest.MonkeyPatch.context() as patch:
-            begun = stop_after(patch, 1)
+            begun = stop_after_one(patch)
             try:
                 run(corpus, tmp_path / "parts", settings)
                 break

@@ -9,15 +9,12 @@ import pytest
 from commands import refused
 from json_lines import write_lines
 
+SPANS = "data select-spans pairs.jsonl --k 5 --out out"
 MISTAKES = [
     ("data select-spans --k 5 --out out", 2, "Nothing to read"),
-    ("data select-spans pairs.jsonl --k 5 --weights 1,1 --out out", 2, "one each for R-1"),
+    (f"{SPANS} --weights 1,1", 2, "one each for R-1"),
     ("data select-spans none.txt --tokenizer words --k 5 --out out", 3, "holds no file to read"),
-    (
-        "data select-spans pairs.jsonl --k 5 --tokenizer words --input-length 8 --output-length 4 --out out",
-        3,
-        "the longest",
-    ),
+    (f"{SPANS} --tokenizer words --input-length 8 --output-length 4", 3, "the longest"),
     ("data subset pairs.jsonl out.jsonl", 2, "Say which part"),
     ("data subset pairs.jsonl out.jsonl --sample 9", 3, "there are 2"),
     ("data prepare duc2004 none out.jsonl --references none", 3, "holds no folders"),
@@ -32,15 +29,10 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("line", "code", "said"), MISTAKES, ids=[line for line, _, _ in MISTAKES])
 def test_a_mistake_is_one_sentence(
-    line: str,
-    code: int,
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_lines(tmp_path / "pairs.jsonl", [{"document": "It was very late.", "summary": "late"}] * 2)
-    refused(capsys, code, said, *line.split())
+    for line, code, said in MISTAKES:
+        refused(capsys, code, said, *line.split())

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from catchline.cli.main import main
 from catchline.config.loading import load_run
 from catchline.errors import ConfigError
 from catchline.metrics.confidence import Calibration
@@ -115,13 +114,9 @@ def place(model: Path, tmp_path: Path) -> Path:
     """A run's folder with a model in it, and data beside it."""
     shutil.copytree(model, tmp_path / "run" / "model")
     (tmp_path / "data").mkdir()
-    write_pairs(tmp_path, [" ".join(text.split()[:2]) for text in TEXTS])
+    pairs = [{"document": text, "summary": " ".join(text.split()[:2])} for text in TEXTS]
+    write_lines(tmp_path / "data" / "validation.jsonl", pairs)
     return tmp_path
-
-
-def write_pairs(place: Path, summaries: list[str]) -> None:
-    pairs = [{"document": text, "summary": summary} for text, summary in zip(TEXTS, summaries, strict=True)]
-    write_lines(place / "data" / "validation.jsonl", pairs)
 
 
 def record_of(place: Path) -> dict[str, Any]:
@@ -133,13 +128,8 @@ def tuned(capsys: pytest.CaptureFixture[str], place: Path, *arguments: str) -> d
     return json.loads(run(capsys, "tune", place / "run", "--data", place / "data", *arguments, "--json"))
 
 
-def tune_command(place: Path, *arguments: str) -> int:
-    return main(["--quiet", "tune", str(place / "run"), "--data", str(place / "data"), *arguments])
-
-
 def test_table_and_record(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert tune_command(place, *SEARCH, "--metric", "rouge1") == 0
-    out = capsys.readouterr().out
+    out = run(capsys, "tune", place / "run", "--data", place / "data", *SEARCH, "--metric", "rouge1")
     rows = out.splitlines()
     assert rows[0].split()[:3] == ["beam_size", "distraction.state", "ROUGE-1"]
     assert len([row for row in rows if row.strip() and (row.split()[0] in {"1", "3", "-"})]) == 1 + 4
@@ -171,9 +161,9 @@ def test_more_trials_continue_where_fewer_stopped(
 def test_the_best_is_applied_and_stays_the_best(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Calibration.blank().save(place / "run" / "model")
     asked = ["--grid", "max_length=1,2,4", "--apply", "--set", "length_normalisation=none"]
-    assert tune_command(place, *asked) == 0
+    said = run(capsys, "tune", place / "run", "--data", place / "data", *asked)
+    assert "run `catchline calibrate` on it again" in said
     first = record_of(place)
-    assert "run `catchline calibrate` on it again" in capsys.readouterr().out
     model = load_model_folder(place / "run")
     assert model.run.search == model.search
     assert model.search.length_normalisation == "none"
