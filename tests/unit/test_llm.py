@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -27,9 +28,13 @@ class Answers(BaseHTTPRequestHandler):
     seen: ClassVar[list[dict[str, Any]]] = []
     statuses: ClassVar[list[int]] = []
     most: ClassVar[int] = 1000
+    at_once: ClassVar[list[int]] = [0]  # requests that are open, at each request
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.at_once.append(self.at_once[-1] + 1)
+        time.sleep(0.01)
+        self.at_once.append(self.at_once[-1] - 1)
         self.seen.append(body | {"key": self.headers.get("Authorization"), "path": self.path})
         if len(self.seen) > self.most:
             return
@@ -45,7 +50,7 @@ class Answers(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def name(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    Answers.seen, Answers.statuses, Answers.most = [], [], 1000
+    Answers.seen, Answers.statuses, Answers.most, Answers.at_once = [], [], 1000, [0]
     monkeypatch.setattr(llm, "_PAUSE", 0.0)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
@@ -100,9 +105,10 @@ def test_a_busy_server_is_asked_again_and_a_refused_document_is_its_own(name: st
 
 @pytest.mark.parametrize("command", ["evaluate", "compare"])
 def test_a_server_that_dies_half_way(
-    command: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same command asks for the rest; the prompt and the shots are those of its options."""
+    """The same command asks for the rest; the prompt and the shots are those of its options. No file has the key."""
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
     data, prompt = tmp_path / "data", tmp_path / "prompt.txt"
     data.mkdir()
     pairs = [Record(f"Ferry number {n} stays in the harbour.", f"Ferry {n} stays", id=str(n)) for n in range(60)]
@@ -115,12 +121,16 @@ def test_a_server_that_dies_half_way(
     assert main(["--quiet", *map(str, asked)]) != 0
     said = capsys.readouterr()
     assert "gave no line" in said.err + said.out
+    assert 1 < max(Answers.at_once) <= 4
     answered, Answers.most = len(Answers.seen), 1000
     table = run(capsys, *asked)
     assert len(Answers.seen) - answered == 60 - 32, "whole windows of 16 are kept"
     assert "seconds" in table
     shown = [message["content"] for message in Answers.seen[-1]["messages"][:-1]]
     assert shown == ["Be short.", pairs[0].document, "Ferry 0 stays", pairs[1].document, "Ferry 1 stays"]
+    written = [path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert written
+    assert "secret" not in "".join(written)
     refused(capsys, 2, "none is named", command, "lead-1", "--data", data, "--shots", "2", *output)
 
 
