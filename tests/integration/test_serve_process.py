@@ -189,6 +189,19 @@ def test_the_hubs_own_client_can_use_it(server: Server, model: Path) -> None:
     assert hub.summarization(DOCUMENTS[0]).summary_text == expected
 
 
+@pytest.mark.parametrize("library", ["huggingface_hub", "openai"])
+def test_clients_of_openais_interface(library: str, server: Server) -> None:
+    kind = {"huggingface_hub": "InferenceClient", "openai": "OpenAI"}[library]
+    client = getattr(pytest.importorskip(library), kind)(base_url=f"{server.url.rstrip('/')}/v1", api_key=TOKEN)
+    asked: Any = {"model": "tiny", "messages": [{"role": "user", "content": DOCUMENTS[0]}], "temperature": 0.3}
+    answer = client.chat.completions.create(**asked)
+    assert answer.usage.total_tokens > answer.usage.completion_tokens > 0
+    parts = [part.choices[0].delta.content or "" for part in client.chat.completions.create(**asked, stream=True)]
+    assert "".join(parts) == answer.choices[0].message.content
+    with pytest.raises(Exception, match="GET /v1/models has all"):
+        client.chat.completions.create(**asked | {"model": "gpt-9"})
+
+
 # ------------------------------------------------------------------------------------------ time, and the end
 
 

@@ -143,11 +143,16 @@ def documents_of(
     name: str, reading: DocumentOptions, *, jsonl: bool = False, on_skip: OnSkip | None = None
 ) -> Iterator[Record]:
     """The records of one input, whose summaries may be missing; a text file or standard input is one record. Bad
-    records go to ``on_skip``, if there is one."""
+    ones go to ``on_skip``, if there is one."""
     kind = "jsonl" if jsonl and reading.format == "auto" else reading.format
     if not is_records(name, kind != "auto"):
         label, origin = ("stdin", "standard input") if name == "-" else (Path(name).name, name)
-        yield Record(document_text(_bytes_of(name), origin)[1], id=label, origin=origin)
+        try:
+            yield Record(document_text(_bytes_of(name), origin)[1], id=label, origin=origin)
+        except DataError as error:
+            if on_skip is None or not reading.skip_bad:
+                raise
+            on_skip(error)
         return
     options = ReadOptions(reading.document_column, format=kind, skip_bad=reading.skip_bad, need_summary=False)
     if name != "-":

@@ -15,6 +15,7 @@ from catchline.cli.options import DocumentOptions
 from catchline.errors import DataError
 from catchline.text import markup
 from catchline.text.markup import as_prose, is_markdown, markdown_text, own_words, suffix_of
+from commands import refused, run
 from office_files import MAKERS, PROSE, docx, ipynb, pdf, pptx
 
 README = """---
@@ -238,6 +239,16 @@ def test_a_file_is_known_by_its_content(suffix: str, tmp_path: Path) -> None:
     (tmp_path / "upload").write_bytes(raw)
     assert suffix_of(raw) == suffix
     assert "in the night." in read(tmp_path / "upload")
+
+
+def test_a_scanned_pdf_gets_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.pdf").write_bytes(pdf(3, scanned=True))
+    (tmp_path / "b.docx").write_bytes(docx())
+    with pytest.raises(DataError, match=r"a\.pdf has no text: it may be scanned"):
+        read(tmp_path / "a.pdf")
+    both = ["summarize", "lead-1", tmp_path / "a.pdf", tmp_path / "b.docx"]
+    refused(capsys, 3, "it may be scanned", *both)
+    assert run(capsys, *both, "--skip-bad").splitlines()[1:] == [PROSE]
 
 
 MEASURED = """
