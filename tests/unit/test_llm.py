@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from fastapi.testclient import TestClient
 
 import catchline
 from catchline import Record, Summarizer
 from catchline.cli.main import main
 from catchline.data.records import write_records
 from catchline.errors import ConfigError, DataError, ModelError
+from catchline.server.app import create_app
 from catchline.summarizer import llm
 from commands import refused, run
 
@@ -132,6 +134,24 @@ def test_a_server_that_dies_half_way(
     assert written
     assert "secret" not in "".join(written)
     refused(capsys, 2, "none is named", command, "lead-1", "--data", data, "--shots", "2", *output)
+
+
+def test_it_is_served(name: str) -> None:
+    """Files of the machine cannot be named; what the other server says is for the log."""
+    app = create_app({"lead": Summarizer.from_pretrained("lead-1"), "gpt": Summarizer.from_pretrained(name)})
+    with TestClient(app) as client:
+        asked: dict[str, Any] = {"model": "gpt", "document": "Ferry number one stays in."}
+        assert client.post("/v1/summarize", json=asked).json()["summaries"][0]["summary"] == "Ferry number one"
+        body = {"model": "gpt", "messages": [{"role": "user", "content": asked["document"]}]}
+        title = client.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"]
+        assert title == "Ferry number one"
+        short = client.post("/v1/summarize", json=asked | {"options": {"words": "2"}}).json()
+        assert short["summaries"][0]["summary"] == "Ferry number"
+        assert client.post("/v1/summarize", json=asked | {"options": {"prompt": "/etc/passwd"}}).status_code == 422
+        Answers.most = 0
+        refusal = client.post("/v1/summarize", json=asked)
+        assert (refusal.status_code, refusal.json()["code"]) == (503, "unavailable")
+        assert "127.0.0.1" not in refusal.text
 
 
 @pytest.mark.parametrize(

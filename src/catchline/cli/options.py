@@ -154,12 +154,14 @@ class DecodingOptions:
         """What was given, as settings of ``model``, with ``more`` of a command's own. An extractive method shows the
         document's own words, raw or not."""
         from catchline.summarizer.extractive import is_method
+        from catchline.summarizer.summarize import LANGUAGE_MODEL
 
         names = ("long", "beam_size", "max_length", "words", "characters", "sentences")
         given = {name: getattr(self, name) for name in names} | more
         settings = {key: value for key, value in given.items() if value is not None}
         settings |= search_settings(self.search) if self.search else {}
-        return settings | ({"surface": "raw"} if self.raw and not is_method(model) else {})
+        decodes = not (is_method(model) or model.startswith(LANGUAGE_MODEL))
+        return settings | ({"surface": "raw"} if self.raw and decodes else {})
 
 
 @dataclass(frozen=True)

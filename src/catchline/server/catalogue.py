@@ -23,7 +23,7 @@ SEARCH_OPTIONS = (
     *("early_stopping", "surface", "capitals", "faultless", "long"),
 )
 GREEDY = {"beam_size": 1, "num_return": 1, "shrink_beam": False}
-HIDDEN_SETTINGS = {"stop_words"}  # may name a file of this machine
+HIDDEN_SETTINGS = {"stop_words", "prompt", "examples", "shots", "timeout"}  # which may name a file of this machine
 MAX_NUMBER = 1000.0  # of options that have no bound of their own
 # the hub's names of our options
 HUB_NAMES = {
@@ -42,7 +42,7 @@ class Served:
         self.name, self.system, self.about = name, system, system.about()
         config, most = system.options({}), dict[str, float]()
         self.is_neural = isinstance(config, SearchConfig)
-        self.kind = "neural" if self.is_neural else "extractive"
+        self.kind = "neural" if self.is_neural else "prompted" if self.about["family"] == "llm" else "extractive"
         if self.is_neural:
             beams, longest = settings.max_beam_size, settings.max_summary_tokens
             if config.beam_size > beams:
@@ -52,7 +52,7 @@ class Served:
             most = {"beam_size": beams, "num_return": beams, "min_length": longest, "max_length": longest}
             keys: Iterable[str] = SEARCH_OPTIONS
         else:
-            config = config.config
+            config = getattr(config, "config", config)
             keys = (key for key in type(config).model_fields if key not in HIDDEN_SETTINGS)
         lengths = LengthConfig.model_json_schema()["properties"]  # which every system heeds
         schema = lengths | type(config).model_json_schema()["properties"]

@@ -203,8 +203,8 @@ def serve(app: Any, host: str, port: int) -> None:
     )
     address, port = listener.getsockname()[:2]
     address = f"[{address}]" if ":" in address else address
-    trained = "".join(f"{served.name}, " for served in service.catalogue if served.is_neural)
-    methods = sum(not served.is_neural for served in service.catalogue)
+    trained = "".join(f"{served.name}, " for served in service.catalogue if served.kind != "extractive")
+    methods = sum(served.kind == "extractive" for served in service.catalogue)
     text = f"catchline: serving {trained}{methods} extractive methods at http://{address}:{port}/"
     print(text, file=sys.stderr, flush=True)
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn handles both, then raises them again

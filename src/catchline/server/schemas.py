@@ -134,6 +134,7 @@ CODES: dict[str, tuple[int, str]] = {
     "queue_full": (429, "Too many documents wait already; try again later."),
     "client_gone": (499, "The client left before the answer was ready."),
     "internal_error": (500, "The service failed; its log has the details."),
+    "unavailable": (503, "The model does not answer; the log of the service has the details."),
     "stopping": (503, "The service stopped before the answer was ready; try another instance."),
     "timeout": (504, "The answer was not ready in time."),
 }

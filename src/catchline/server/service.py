@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from catchline.data.lines import document_text
-from catchline.errors import CatchlineError, missing_package
+from catchline.errors import CatchlineError, ModelError, missing_package
 from catchline.explain.record import support_to_dict, to_dict
 from catchline.metrics.faithfulness import SourceFacts, check_support
 from catchline.search.scorers import Length
@@ -28,6 +29,7 @@ from catchline.text.markup import as_prose, markdown_text
 from catchline.text.sentences import split_sentences
 from catchline.types import Record, Summary
 
+log = logging.getLogger(__name__)
 CHARACTERS_A_TOKEN = 5  # to guess a length without tokenizing
 _SENTENCE_ENDS = re.compile(r"[.!?\u2026\u3002\uff01\uff1f\u0964\u061f\n]")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -109,6 +111,7 @@ class Service:
         self.batchers = {
             "neural": Batcher("neural", _decode_batch, self.settings, self.metrics.on_batch),
             "extractive": Batcher("extractive", extract, alone, self.metrics.on_batch),
+            "prompted": Batcher("prompted", _decode_batch, self.settings, self.metrics.on_batch),
         }
         for batcher in self.batchers.values():
             self.metrics.watch(batcher)
@@ -229,6 +232,9 @@ class Service:
 
 def as_problem(error: Exception) -> Exception:
     """An error of a document as an answer; bugs are returned unchanged."""
+    if isinstance(error, ModelError):
+        log.error("%s", error)
+        return ProblemError("unavailable")
     if isinstance(error, CatchlineError):
         code = "empty_document" if "nothing to summarize" in str(error) else "invalid_option"
         return ProblemError(code, str(error))

@@ -12,7 +12,7 @@ const NUMBERS = [
   { key: "beam_size", label: "Thoroughness", meaning: "How many candidate lines the search keeps. More take longer." },
   { key: "sentences", label: "Sentences", meaning: "How many sentences to pick from the text." },
 ];
-const GROUPS = { neural: "Models: write a line", extractive: "Extractive: pick sentences" };
+const GROUPS = { neural: "Models: write a line", prompted: "Prompted: another server's models", extractive: "Extractive: pick sentences" };
 const TITLES = {
   oneline: "Bundled model",
   ...{ lexrank: "LexRank", textrank: "TextRank", lsa: "LSA", kl: "KL sum", concept_ilp: "Concepts", sum_basic: "SumBasic" },
