@@ -9,7 +9,6 @@ import random
 import shutil
 import socket
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +44,10 @@ def settings(data: Path, family: str = "headline writer", *, updates: int = UPDA
         "validation": {"every_updates": 7, "metric": "val_loss_free", "decode_records": 2},
         "checkpoint": {"every_updates": 4},
     }
-    if family == "headline writer":
-        return _headline_writer(places, training)
+    if family in ("headline writer", "two stages"):
+        stage = {"max_updates": 14, "phases": [], "optimizer": {"learning_rate": 0.01}, "average_last": 3}
+        before = {"enabled": True, "data": str(data / "spans"), "set": {"training": stage}}
+        return _headline_writer(places, training) | ({"pretraining": before} if family == "two stages" else {})
     recipe, row, size, dropout = FAMILIES[family]
     changes = {"data": places, "training": training, dropout: 0.1}
     return resolve_run(load_recipe(recipe), row, size, changes).model_dump(mode="json")
@@ -82,22 +83,14 @@ def _headline_writer(places: dict[str, str], training: dict[str, Any]) -> dict[s
     }
 
 
-def child(values: dict[str, Any], out: str, slowly: float, resume: bool, rank: int, world: int, port: int) -> None:
+def child(values: dict[str, Any], out: str, resume: bool, rank: int, world: int, port: int) -> None:
     import torch
 
     from catchline.config.schema import RunConfig
-    from catchline.training import loop
     from catchline.training.run import train
     from catchline.training.step import close_processes
 
     torch.set_num_threads(1)
-    update = loop.Trainer._update
-
-    def slow(trainer: Any, stop: Any) -> None:
-        time.sleep(slowly)
-        update(trainer, stop)
-
-    loop.Trainer._update = slow  # type: ignore[method-assign, assignment]
     if world > 1:
         places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "MASTER_PORT": port}
         os.environ.update({name: str(value) for name, value in places.items()}, MASTER_ADDR="127.0.0.1")
@@ -105,15 +98,13 @@ def child(values: dict[str, Any], out: str, slowly: float, resume: bool, rank: i
     close_processes()
 
 
-def start(values: dict[str, Any], out: Path, world: int = 1, slowly: float = 0.0) -> list[Any]:
+def start(values: dict[str, Any], out: Path, world: int = 1) -> list[Any]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     resume = (out / "recipe.yaml").exists()
-    processes = [
-        CONTEXT.Process(target=child, args=(values, str(out), slowly, resume, rank, world, port))
-        for rank in range(world)
-    ]
+    ranks = [(values, str(out), resume, rank, world, port) for rank in range(world)]
+    processes = [CONTEXT.Process(target=child, args=arguments) for arguments in ranks]
     for process in processes:
         process.start()
     return processes
@@ -125,24 +116,16 @@ def finish(processes: list[Any]) -> None:
     assert [process.exitcode for process in processes] == [0] * len(processes)
 
 
-def kill(values: dict[str, Any], out: Path, world: int, when: Callable[[], bool], slowly: float = 0.0) -> bool:
-    """Start a run, or go on with it, and kill all its processes; was there anything left to kill? ``slowly``: seconds
-    that it waits before each update."""
-    processes = start(values, out, world, slowly)
-    while not when() and any(process.is_alive() for process in processes):
+def kill(values: dict[str, Any], out: Path, world: int, seconds: float) -> bool:
+    """Start a run, or go on with it, and kill all its processes after a time; was there anything left to kill?"""
+    processes, end = start(values, out, world), time.monotonic() + seconds
+    while time.monotonic() < end and any(process.is_alive() for process in processes):
         time.sleep(0.002)
     alive = any(process.is_alive() for process in processes)
     for process in processes:
         process.kill()
-    for process in processes:
         process.join()
     return alive
-
-
-def past(seconds: float) -> Callable[[], bool]:
-    """Is so much time over?"""
-    end = time.monotonic() + seconds
-    return lambda: time.monotonic() >= end
 
 
 def bits(out: Path) -> dict[str, Any]:
@@ -177,7 +160,8 @@ def survive(folder: Path, family: str, *, world: int, kills: int, seed: int, fur
 
     A run that is over before it is killed is compared, and another one begun.
     """
-    write_word_pairs(folder, PAIRS, 3)
+    for seed_of_pairs, place in enumerate((folder, folder / "spans")):
+        write_word_pairs(place, PAIRS, seed_of_pairs)
     values = settings(folder, family)
     whole, killed = folder / "whole", folder / "killed"
     before = time.monotonic()
@@ -187,7 +171,7 @@ def survive(folder: Path, family: str, *, world: int, kills: int, seed: int, fur
     done = 0
     while done < kills:
         # each of them may take as long as the first, which also made the tokenizer and the first checkpoints
-        if kill(values, killed, world, past(rng.uniform(0.1, 1.0) * lasts)):
+        if kill(values, killed, world, rng.uniform(0.1, 1.0) * lasts):
             done += 1
         else:
             finish(start(values, killed, world))
