@@ -98,7 +98,7 @@ def test_records_without_ids_keep_their_numbers(tmp_path: Path, monkeypatch: Pat
     lines = "".join(json.dumps({"document": f"Text {number}. More."}) + "\n" for number in range(60))
 
     def from_stdin(out: Path) -> bytes:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode("utf-8-sig"))))
         return summarized(out, "lead", "-", "--jsonl", "--batch-size", "2")  # windows of 16
 
     whole = from_stdin(tmp_path / "whole.jsonl")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
-import json
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +19,7 @@ ONE = "compare lead-1 longest-1 --data good.jsonl --max-records 1"
 COARSE = "train coarse_to_fine --row c2f --size tiny --all-pairs --data good.jsonl --out out"
 EVALUATE = "evaluate --data good.jsonl"
 COMPARE = "compare --data good.jsonl"
-PAGE = "<html><body><script>a()</script><article><p>The river rose in the night.</p></article></body></html>"
+PAGE = '<html><meta charset="latin-1"><body><p>The Fluß rose in the night.</p><script>a()</script></body></html>'
 
 FILES: dict[str, bytes] = {
     "good.jsonl": b'{"document": "The river rose in the night and the bridge was closed.", "summary": "river rose"}\n'
@@ -149,26 +146,6 @@ def test_from_python_the_message_names_the_keyword(name: str, how: str, place: P
 
 def test_a_page_is_read_as_text(place: Path, capsys: Capture) -> None:
     page = place / "a page.html"
-    page.write_text(PAGE)
+    page.write_bytes(PAGE.encode("latin-1"))
     for name in (str(page), page.as_uri()):
-        assert run(capsys, "summarize", "lead", name) == "The river rose in the night.\n"
-    page.write_bytes(
-        PAGE.replace("<body>", '<meta charset="latin-1"><body>').replace("river", "Fluß").encode("latin-1")
-    )
-    assert "Fluß" in run(capsys, "summarize", "lead", page)
-
-
-@pytest.mark.parametrize("name", ["x.tab", "x.jsonl.zst", "-", "semicolon.csv"])
-def test_tables_by_all_their_names(name: str, place: Path, capsys: Capture, monkeypatch: Patch) -> None:
-    """Also with a byte order mark, Windows' line ends, and a semicolon between the fields."""
-    line = b'{"document": "The river rose. Nobody slept.", "summary": "river rose"}\n'
-    raw = {
-        "x.tab": b"article\tsummary\nThe river rose. Nobody slept.\triver rose\n",
-        "x.jsonl.zst": pytest.importorskip("zstandard").compress(line),
-        "-": b"\xef\xbb\xbf" + line,
-        "semicolon.csv": b'\xef\xbb\xbf"document";"summary"\r\n"The river rose. Nobody, none slept.";"river rose"\r\n',
-    }[name]
-    (place / name).write_bytes(raw)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
-    line_of = run(capsys, "summarize", "lead-1", name, *(["--jsonl"] if name == "-" else []))
-    assert json.loads(line_of)["summary"] == "The river rose."
+        assert run(capsys, "summarize", "lead", name) == "The Fluß rose in the night.\n"

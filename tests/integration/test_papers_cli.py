@@ -37,50 +37,44 @@ def sentences(count: int, seed: int) -> list[str]:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     for split, count in (("train", 24), ("validation", 6)):
-        lines = []
-        for number in range(count):
-            found = sentences(4, number)
-            lines.append({"id": f"{split}{number}", "document": " ".join(found), "summary": found[0][:-1]})
-        write_lines(folder / f"{split}.jsonl", lines)
+        texts = [sentences(4, number) for number in range(count)]
+        write_lines(
+            folder / f"{split}.jsonl", [{"document": " ".join(text), "summary": text[0][:-1]} for text in texts]
+        )
     return folder
 
 
 @pytest.fixture(scope="module")
 def model(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("runs") / "c2f"
-    settings = ["training.max_updates=4", "search.min_length=3", "search.beam_size=2"]
-    assert train(data, out, "c2f-multi2", *settings) == 0
-    return out / "model"
+    out, settings = tmp_path_factory.mktemp("runs"), ("training.max_updates=4", "search.min_length=3")
+    more = [part for one in (*settings, "search.beam_size=2") for part in ("--set", one)]
+    return trained_by_command("coarse_to_fine", data, out, "--row", "c2f-multi2", "--size", "tiny", *more) / "model"
 
 
-def train(data: Path, out: Path, row: str, *settings: str) -> int:
-    arguments = ["--quiet", "train", "coarse_to_fine", "--row", row, "--size", "tiny", "--data", str(data)]
-    return main([*arguments, "--out", str(out), *[part for one in settings for part in ("--set", one)]])
-
-
-def article(folder: Path, text: str) -> str:
-    (folder / "article.txt").write_text(text)
-    return str(folder / "article.txt")
+def trained_by_command(recipe: str, data: Path, out: Path, *more: str) -> Path:
+    assert main(["--quiet", "train", recipe, "--data", str(data), "--out", str(out / "run"), *more]) == 0
+    return out / "run"
 
 
 def test_a_summary_says_what_was_read(model: Path, tmp_path: Path, capsys: Capture) -> None:
-    text = article(tmp_path, " ".join(sentences(3, 99)))
+    text = tmp_path / "article.txt"
+    text.write_text(" ".join(sentences(3, 99)))
     lazily = ["--set", "model={encode: lazy}"]
-    line = json.loads(run(capsys, "summarize", str(model), text, "--json", *lazily))
+    line = json.loads(run(capsys, "summarize", model, text, "--json", *lazily))
     reading = line["reading"]
     assert reading["chunks"] == 4
     assert 1 <= reading["chunks_chosen"] <= reading["chunks_read"] <= 4
     assert 0 < reading["words_read"] <= reading["words"] == line["tokens_read"]
     assert 0 <= reading["coarse_entropy"] <= math.log(4)
-    everything = json.loads(run(capsys, "summarize", str(model), text, "--json", "--set", "model={encode: full}"))
+    everything = json.loads(run(capsys, "summarize", model, text, "--json", "--set", "model={encode: full}"))
     assert everything["reading"]["chunks_read"] == 4
     assert everything["summary"] == line["summary"]
-    explained = json.loads(run(capsys, "summarize", str(model), text, "--json", "--explain"))
+    explained = json.loads(run(capsys, "summarize", model, text, "--json", "--explain"))
     assert len(explained["chunks"]) == 4
     for number in range(len(explained["words"])):
         assert sum(chunk["weights"][number] for chunk in explained["chunks"]) == pytest.approx(1, abs=1e-3)
         assert 1 <= sum(number in chunk["read"] for chunk in explained["chunks"]) <= 2
-    assert "chunks (" in run(capsys, "explain", str(model), text)
+    assert "chunks (" in run(capsys, "explain", model, text)
 
 
 def test_a_document_beside_a_very_long_one_is_as_alone(model: Path, monkeypatch: Patch) -> None:
@@ -116,21 +110,18 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Dialogues of two turns and what became of somebody's thing."""
     folder, rng = tmp_path_factory.mktemp("talk"), random.Random(1)
     for split, count in (("train", 40), ("validation", 4)):
-        lines = []
-        for _ in range(count):
-            (one, other), thing, verb = rng.sample(NAMES, 2), rng.choice(THINGS), rng.choice(VERBS)
-            dialogue = f"{one}: I {verb} my {thing}\n{other}: oh no, really"
-            lines.append({"document": dialogue, "summary": f"{one} {verb} the {thing}."})
-        write_lines(folder / f"{split}.jsonl", lines)
+        drawn = [(*rng.sample(NAMES, 2), rng.choice(THINGS), rng.choice(VERBS)) for _ in range(count)]
+        rows = [
+            {"document": f"{one}: I {verb} my {thing}\n{two}: oh no, really", "summary": f"{one} {verb} the {thing}."}
+            for one, two, thing, verb in drawn
+        ]
+        write_lines(folder / f"{split}.jsonl", rows)
     return folder
 
 
 @pytest.fixture(scope="module", params=["tiny", "tiny-bart"])
 def trained(request: pytest.FixtureRequest, talk: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("run") / request.param
-    arguments = ["train", "coconet", "--size", request.param, "--data", str(talk), "--out", str(out)]
-    assert main(["--quiet", *arguments]) == 0
-    return out
+    return trained_by_command("coconet", talk, tmp_path_factory.mktemp("runs"), "--size", request.param)
 
 
 def test_each_token_of_a_summary_is_explained(trained: Path, talk: Path, capsys: Capture) -> None:

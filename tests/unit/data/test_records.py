@@ -85,7 +85,7 @@ ROWS = [{"id": "1", "summary": "s", "dialogue": "A: x\r\nB: y"}]
         ],
         ("a.json", GOOD, [("a b", "a")]),
         ("a.json", GOOD * 2, [("a b", "a")] * 2),
-        ("a.tsv", "text\tsummary\nx, y\tz", [("x, y", "z")]),
+        *[(f"a.{name}", "text\tsummary\nx, y\tz", [("x, y", "z")]) for name in ("tsv", "tab")],
         ("a.csv", "text;summary\nx, y;z\n;\n", [("x, y", "z")]),
         ("a.csv", f"text,summary\n{'x' * 200_000},y\n", [("x" * 200_000, "y")]),
         ("a.csv", '\ufeffid,article,highlights\n1,"a\nb ""q""","h, i"\n2,c,d\n', [('a\nb "q"', "h, i"), ("c", "d")]),
