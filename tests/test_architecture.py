@@ -6,7 +6,6 @@ Each rule is a function from ``{module name: source}`` to a list of complaints.
 from __future__ import annotations
 
 import ast
-import importlib
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -15,8 +14,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-
-from catchline.config import names
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
@@ -321,14 +318,3 @@ def test_what_is_cited_is_here() -> None:
             text = path.read_text(encoding="utf-8")
             assert not UNSEEN.findall(text), path
             assert not [page for page in PAGE.findall(text) if not (ROOT / page).is_file()], path
-
-
-TABLES = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, dict)}
-
-
-@pytest.mark.parametrize(("table", "name"), [(t, n) for t, entries in TABLES.items() for n in entries])
-def test_every_name_resolves_to_a_class_with_a_config(table: str, name: str) -> None:
-    cls = names.resolve(table, TABLES[table], name)
-    assert issubclass(cls.Config, names.ConfigBase)
-    module_name = TABLES[table][name].split(":")[0]
-    assert importlib.import_module(module_name).__doc__

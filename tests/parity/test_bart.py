@@ -11,20 +11,13 @@ from torch import Tensor
 
 from catchline.models.checkpoints import BartSummarizer
 from catchline.models.stored import FAMILY
+from catchline.papers.coconet import mean_attention
 from catchline.types import Batch
-from tiny_bart import BOS, EOS, UNK, VOCABULARY, architecture, copying_bart, reference_of, shifted, source_batch, theirs
+from tiny_bart import BOS, EOS, VOCABULARY, copying_bart, reference_of, shifted, source_batch, theirs
 
 COPYING = ["attentional", "guided", "correlational"]
 EXACT = {"atol": 1e-10, "rtol": 0}
 every_family = pytest.mark.parametrize("kind", FAMILY)
-
-
-def tiny(kind: str) -> BartSummarizer:
-    torch.manual_seed(FAMILY.index(kind))
-    config = BartSummarizer.Config(architecture=architecture(kind, init_std=0.4))
-    model = BartSummarizer(config, unk_id=UNK)
-    model.network.final_logits_bias[0, EOS] = 1.0  # so that some hypotheses end
-    return model.double().eval()
 
 
 def gold_of(logits: Tensor, batch: Batch) -> Tensor:
@@ -44,20 +37,25 @@ def stepped(model: BartSummarizer, batch: Batch) -> list[Any]:
 
 
 @every_family
+@pytest.mark.parametrize("left", [False, True])
 @torch.no_grad()
-def test_attention_of_every_head_of_every_layer(kind: str) -> None:
-    model, batch = tiny(kind), source_batch()
-    expected = theirs(reference_of(model), batch).cross_attentions
+def test_attention_of_every_head_of_every_layer(kind: str, left: bool) -> None:
+    """And of the encoder's last layer, which heads read; transformers leaves rows for padded queries."""
+    model, batch = copying_bart(kind=kind), source_batch(left=left)
+    expected = theirs(reference_of(model), batch)
     attention, heads = model(batch).attention, model.cross_attentions(batch)
-    torch.testing.assert_close(attention, expected[-1].mean(1), **EXACT)
-    torch.testing.assert_close(heads, torch.stack(expected).transpose(1, 2))
+    torch.testing.assert_close(attention, expected.cross_attentions[-1].mean(1), **EXACT)
+    torch.testing.assert_close(heads, torch.stack(expected.cross_attentions).transpose(1, 2))
     assert torch.equal(attention > 0, batch.source_mask[:, None].expand_as(attention))
+    semantic = mean_attention(*model.encode(batch).extra["captured"], batch.source_mask)
+    theirs_of = expected.encoder_attentions[-1].mean(1)
+    torch.testing.assert_close(semantic[batch.source_mask], theirs_of[batch.source_mask], **EXACT)
 
 
 @every_family
 def test_loss_and_gradients_equal_those_of_transformers(kind: str) -> None:
     """Also with transformers' own shift of the labels; mBART's moves a language code to the front."""
-    model, batch = tiny(kind), source_batch()
+    model, batch = copying_bart("vocabulary", kind), source_batch()
     network, loss = reference_of(model), -model(batch).gold_log_probs.sum() / batch.target_mask.sum()
     loss.backward()
     read = {"input_ids": batch.source_ids, "attention_mask": batch.source_mask.long()}

@@ -21,12 +21,10 @@ from samples import VOCAB, random_batch
 class Reference:
     """``kind``: standard, standard-chunked, hierarchical, sparsemax, coarse_to_fine. No dropout."""
 
-    def __init__(self, parameters: dict[str, Tensor], kind: str, *, layers: int, width: int, chunk_words: int) -> None:
-        self.p, self.kind, self.layers, self.width, self.n = parameters, kind, layers, width, chunk_words
-        self.hidden = parameters["merge.weight"].shape[0]
-        self.mask_padding = False
-        self.activation = "tanh"
-        kinds = {name.rpartition(".")[2] for name in parameters if ".layers." in name}
+    def __init__(self, model: CoarseToFine, kind: str) -> None:
+        self.p, self.kind, self.o = dict(model.named_parameters()), kind, model.config
+        self.layers, self.n, self.hidden = self.o.layers, self.o.chunk_words, self.o.hidden_size
+        kinds = {name.rpartition(".")[2] for name in self.p if ".layers." in name}
         assert kinds == {"weight_ih_l0", "weight_hh_l0", "bias_ih_l0"}, "a cell has one bias"
 
     # ------------------------------------------------------------------------------ encoder
@@ -88,13 +86,9 @@ class Reference:
         return vectors
 
     def act(self, x: Tensor) -> Tensor:
-        return {"tanh": torch.tanh, "relu": torch.relu, "none": lambda v: v}[self.activation](x)
+        return {"tanh": torch.tanh, "relu": torch.relu, "none": lambda v: v}[self.o.coarse.get("activation", "tanh")](x)
 
     # ------------------------------------------------------------------------------ attention
-
-    def normalise(self, scores: list[Tensor], real: list[bool]) -> list[Tensor]:
-        """A softmax over the real entries."""
-        return list(softmax(torch.stack(scores), real))
 
     def sparse(self, scores: list[Tensor], real: list[bool]) -> list[Tensor]:
         """The simplex projection by its definition: tau with sum max(z - tau, 0) = 1."""
@@ -109,18 +103,18 @@ class Reference:
     def attend(self, h: Tensor, states: list, real: list, picks: list[int] | None, top: int) -> tuple[Tensor, dict]:
         """c~ of one step, with log alpha^s where there is one."""
         fine = self.p["attention.fine_query.weight"] @ h
-        may = [[r or not self.mask_padding for r in row] for row in real]
+        may = [[r or not self.o.mask_padding for r in row] for row in real]
         if self.kind.startswith("standard"):
             flat = [s for row in states for s in row]
-            weights = self.normalise([s @ fine for s in flat], [m for row in may for m in row])
+            weights = softmax(torch.stack([s @ fine for s in flat]), [m for row in may for m in row])
             return sum(w * s for w, s in zip(weights, flat, strict=True)), {}
         wanted = self.p["attention.coarse_query.weight"] @ h
         scores = [vector @ wanted for vector in self.vectors]
         chunk_may = [any(row) for row in may]
-        alpha = (self.sparse if self.kind == "sparsemax" else self.normalise)(scores, chunk_may)
+        alpha = self.sparse(scores, chunk_may) if self.kind == "sparsemax" else softmax(torch.stack(scores), chunk_may)
         within = []
         for row, ok in zip(states, may, strict=True):
-            weights = self.normalise([s @ fine for s in row], ok)
+            weights = softmax(torch.stack([s @ fine for s in row]), ok)
             within.append(sum(w * s for w, s in zip(weights, row, strict=True)))
         if self.kind != "coarse_to_fine":
             return sum(a * c for a, c in zip(alpha, within, strict=True)), {"alpha": alpha}
@@ -184,19 +178,9 @@ def make(options: dict[str, Any]) -> CoarseToFine:
     return build("model", MODELS, spec, vocab_size=VOCAB).double()
 
 
-def reference_of(model: CoarseToFine, kind: str) -> Reference:
-    c = model.config
-    reference = Reference(
-        dict(model.named_parameters()), kind, layers=c.layers, width=c.coarse.get("width", 0), chunk_words=c.chunk_words
-    )
-    reference.mask_padding = c.mask_padding
-    reference.activation = c.coarse.get("activation", "tanh")
-    return reference
-
-
 def gold(model: CoarseToFine, batch: Batch, kind: str, sampled: Any, top: int) -> tuple[list, list]:
     """Per example: log p of the gold words, and alpha^s of each step, by the reference."""
-    reference, scores, policies = reference_of(model, kind), [], []
+    reference, scores, policies = Reference(model, kind), [], []
     for b in range(len(batch.source_ids)):
         length, steps = int(batch.source_mask[b].sum()), int(batch.target_mask[b].sum())
         ids = batch.source_ids[b, :length].tolist()

@@ -44,20 +44,10 @@ def test_what_starts_where(m1_init: str) -> None:
 
 
 SHAPE = DecoderShape(num_layers=3, num_heads=2, head_width=4)
-KINDS: dict[str, dict[str, Any]] = {
-    "max": {"type": "max"},
-    "max-first": {"type": "max", "ties": "first"},
-    "top-2": {"type": "topk", "k": 2},
-    "top-2-distinct": {"type": "topk", "k": 2, "ties": "distinct"},
-    "dynamic": {"type": "dynamic", "ratio": 1.3},
-    "while-over": {"type": "dynamic", "ratio": 1.1, "rule": "while_over"},
-    "one-minus": {"type": "one_minus"},
-    "inverse": {"type": "inverse"},
-}
 
 
-def opponent_of(kind: str, **options: Any) -> Opponent:
-    spec = KINDS[kind] | {"layer": 1, "head": 1} | options
+def largest_masked(**options: Any) -> Opponent:
+    spec = {"type": "max", "layer": 1, "head": 1} | options
     return build("opponent", OPPONENTS, spec, shape=SHAPE, vocab_size=11, unk_id=1).double()
 
 
@@ -69,17 +59,17 @@ def everything(weights: Tensor) -> Tensor:
     return torch.ones(weights.shape[0], 1, weights.shape[-1], dtype=torch.bool)
 
 
-def apply(kind: str, weights: Tensor, mask: Tensor | None = None, **options: Any) -> Tensor:
-    branch = opponent_of(kind, **options)
-    scores, kept = branch.scored(weights, everything(weights) if mask is None else mask)
-    return opponent_weights(scores, kept, branch.config.normalizer)
-
-
-def test_the_worked_example() -> None:
-    alpha = apply("max", row(1 / 2, 1 / 3, 1 / 6))
-    wanted = row(0, 1 / (1 + math.exp(-1 / 6)), 1 / (1 + math.exp(1 / 6)))
-    torch.testing.assert_close(alpha, wanted, atol=1e-12, rtol=0)
-    torch.testing.assert_close(alpha, row(0, 0.541570, 0.458430), atol=1e-6, rtol=0)
+@pytest.mark.parametrize(
+    ("weights", "left"),
+    [
+        ((1 / 2, 1 / 3, 1 / 6), (0, 1 / (1 + math.exp(-1 / 6)), 1 / (1 + math.exp(1 / 6)))),  # the worked example
+        ((0.7, 0.3, 0.0), (0, 1 / (1 + math.exp(-0.3)), 1 / (1 + math.exp(0.3)))),  # a real position of weight 0 counts
+    ],
+)
+def test_the_softmax_of_what_is_left(weights: tuple[float, ...], left: tuple[float, ...]) -> None:
+    branch = largest_masked()
+    found = opponent_weights(*branch.scored(row(*weights), everything(row(*weights))), branch.config.normalizer)
+    torch.testing.assert_close(found, row(*left), atol=1e-12, rtol=0)
 
 
 T, F = True, False
@@ -126,12 +116,6 @@ def test_which_go(without: Any, weights: Any, number: float, how: str, stay: tup
     kept = without(row(*weights), everything(row(*weights)), number, how)
     assert tuple(kept[0, 0].tolist()) == stay
     assert tuple(without(*padded(weights), number, how)[0, 0].tolist()) == (F, *stay, F)
-
-
-def test_weights_that_underflowed_are_not_padding() -> None:
-    """A real position of weight 0 takes part with e^0."""
-    weights = row(0.7, 0.3, 0.0)
-    torch.testing.assert_close(apply("max", weights), torch.softmax(row(-torch.inf, 0.3, 0.0), -1))
 
 
 def test_log_softmin() -> None:
@@ -183,11 +167,11 @@ REFUSED = [
 @pytest.mark.parametrize(("options", "message"), REFUSED)
 def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        opponent_of("max", **options)
+        largest_masked(**options)
 
 
 def test_switches() -> None:
-    branch = opponent_of("max")
+    branch = largest_masked()
     assert branch.switches() == {"decode_score": "joint", "lambda_decode": 0.2}
     branch.switch({"decode_score": "pc", "lambda_decode": 0.5})
     assert (branch.decodes, branch.lambda_decode) == (False, 0.5)

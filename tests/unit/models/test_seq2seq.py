@@ -263,9 +263,6 @@ def test_switching_coverage_on(options: dict[str, Any]) -> None:
         ({**PLAIN, "attention_timing": "before"}, "attention"),
         ({**PLAIN, "first_context": "initial"}, "attention"),
         ({**PLAIN, "see_decode_parity": True}, "attention"),
-        ({"cell": "rnn"}, "cell"),
-        ({"hiden_size": 4}, "hidden_size"),
-        ({"dropout": 1.0}, "dropout"),
         ({"tie_output": True, "output_layers": 2}, "output_layers"),
     ],
 )

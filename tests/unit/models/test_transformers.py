@@ -16,16 +16,13 @@ from torch import nn
 
 from catchline.config.names import MODELS, build
 from catchline.errors import ConfigError, DataError
-from catchline.layers.transformer import mean_attention
 from catchline.layers.vocabulary import BorrowedProjection
-from catchline.models.checkpoints import BartSummarizer, Capture
-from catchline.models.stored import FAMILY
+from catchline.models.checkpoints import Capture
 from catchline.models.transformer import Transformer
 from catchline.papers import coconet
-from catchline.types import Batch
 from samples import EOS, IDS, PAD, VOCAB, gradients, random_batch, randomise
 from tiny_bart import EOS as BART_EOS
-from tiny_bart import copying_bart, reference_of, source_batch, theirs
+from tiny_bart import copying_bart, source_batch
 
 TINY = {"encoder_layers": 2, "decoder_layers": 2, "hidden_size": 16, "num_heads": 2, "feed_forward_size": 24}
 POINTER = {"head": {"type": "pointer"}}
@@ -120,31 +117,6 @@ def test_settings_that_do_not_fit_are_refused(options: dict[str, Any]) -> None:
 
 
 COPYING = ["attentional", "guided", "correlational"]
-
-
-def seen(model: BartSummarizer, batch: Batch) -> tuple[Any, Any]:
-    """The captures of a teacher-forced pass: the last encoder layer's and the copying layer's."""
-    memory, capture = model.encode(batch), Capture(model._last_encoder_layer.self_attn)
-    model.network.get_encoder()(input_ids=batch.source_ids, attention_mask=batch.source_mask, captures=[capture])
-    encoder = capture.taken(batch.source_mask)
-    assert all(map(torch.equal, memory.extra["captured"], (encoder.queries, encoder.keys)))
-    return encoder, model._forced(batch, memory).captured[1]
-
-
-@pytest.mark.parametrize("kind", FAMILY)
-@pytest.mark.parametrize("left", [False, True])
-def test_weights_from_the_captured_layers_are_those_of_transformers(kind: str, left: bool) -> None:
-    """Also with padding, on either side, where the eager attention of transformers leaves rows for padded queries."""
-    model, batch = copying_bart(kind=kind).float(), source_batch(left=left)
-    expected = theirs(reference_of(model), batch)
-    with torch.no_grad():
-        encoder, cross = seen(model, batch)
-        alpha = mean_attention(cross)
-        semantic = coconet.mean_attention(encoder.queries, encoder.keys, encoder.mask) * encoder.mask.unsqueeze(-1)
-    real = batch.source_mask[:, :, None]
-    torch.testing.assert_close(alpha, expected.cross_attentions[-1].mean(1), atol=1e-5, rtol=0)
-    torch.testing.assert_close(semantic, expected.encoder_attentions[-1].mean(1) * real, atol=1e-5, rtol=0)
-    assert alpha.masked_select(~batch.source_mask[:, None]).eq(0).all()
 
 
 def test_a_capture_keeps_the_last_and_is_empty_once_read() -> None:
