@@ -17,7 +17,7 @@ from transformers import BertConfig, BertModel
 from catchline.config.names import MODELS, build
 from catchline.models.seq2seq import Seq2Seq
 from catchline.types import Batch
-from samples import EOS, IDS, PAD, TRANSFORMER, UNK, VOCAB, random_batch, randomise
+from samples import EOS, IDS, PAD, TRANSFORMER, UNK, VOCAB, random_batch, randomise, tiny_seq2seq
 
 SIZE, HEADS, INNER = 12, 3, 20
 EXACT = {"atol": 1e-12, "rtol": 0}
@@ -127,18 +127,6 @@ def test_the_model_is_the_documented_one() -> None:
     torch.testing.assert_close(own.embedding.weight.grad[1:], reference.matrix.grad[1:], atol=1e-11, rtol=0)
 
 
-SIZES = {"layers": 2, "num_heads": 4, "feed_forward_size": 24, "max_positions": 16}
-
-
-def batch(ids: torch.Tensor, mask: torch.Tensor) -> Batch[torch.Tensor]:
-    return Batch(source_ids=ids, source_extended_ids=ids, source_mask=mask, extended_vocab_size=30)
-
-
-def small(**settings: object) -> Seq2Seq:
-    config = Seq2Seq.Config.model_validate({"embedding_size": 16, "hidden_size": 8, "bert": SIZES, **settings})
-    return Seq2Seq(config, vocab_size=30, pad_id=0, unk_id=1, bos_id=2, eos_id=3).eval()
-
-
 def warm(model: Seq2Seq, bert: dict[str, torch.Tensor]) -> None:
     """Put BERT's layers into ``model``'s encoder."""
     encoder, new = model.encoder, {}
@@ -163,28 +151,21 @@ def warm(model: Seq2Seq, bert: dict[str, torch.Tensor]) -> None:
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_states_are_those_of_berts_lowest_layers(cell: str) -> None:
+def test_states_are_those_of_bert(cell: str) -> None:
     torch.manual_seed(0)
-    described = BertConfig(
-        vocab_size=30,
-        hidden_size=16,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        intermediate_size=24,
-        max_position_embeddings=20,
-        layer_norm_eps=1e-5,
-    )
-    bert, model = BertModel(described).eval(), small(cell=cell)
-    theirs = BertModel(BertConfig(**described.to_dict() | {"num_hidden_layers": 2})).eval()
-    theirs.load_state_dict(bert.state_dict(), strict=False)
+    sizes = {"hidden_size": 16, "num_attention_heads": 4, "intermediate_size": 24, "max_position_embeddings": 20}
+    described = BertConfig(vocab_size=VOCAB, num_hidden_layers=2, layer_norm_eps=1e-5, **sizes)
+    ours = {"layers": 2, "num_heads": 4, "feed_forward_size": 24, "max_positions": 16}
+    bert = BertModel(described).double().eval()
+    model = tiny_seq2seq(cell=cell, embedding_size=16, hidden_size=8, bert=ours).eval()
     warm(model, bert.state_dict())
     mask = torch.arange(9) < torch.tensor([[9], [5]])
-    ids = torch.randint(4, 30, (2, 9)) * mask
+    ids = torch.randint(4, VOCAB, (2, 9)) * mask
     with torch.no_grad():
         embedded = model.embedding(ids)
         states, (mean,) = model.encoder.over_real_tokens(embedded, mask)
-        expected = theirs(inputs_embeds=embedded, attention_mask=mask.long()).last_hidden_state
-        memory = model.encode(batch(ids, mask))
+        expected = bert(inputs_embeds=embedded, attention_mask=mask.long()).last_hidden_state
+        memory = model.encode(Batch(ids, ids, mask, VOCAB))
     torch.testing.assert_close(states[mask], expected[mask])
     assert not states[~mask].any()
     torch.testing.assert_close(mean[0, 1], expected[1, :5].mean(dim=0))
