@@ -16,16 +16,7 @@ from catchline.errors import ConfigError
 from catchline.evaluation.plan import PlannedRow
 from catchline.evaluation.report import as_dict, compared, csv_text, latex, markdown, verdict
 from catchline.evaluation.run import EvaluationResult, RougeScore
-from catchline.evaluation.table import (
-    Outcome,
-    Table,
-    cells,
-    differences,
-    mark_of,
-    notes,
-    table_of,
-    table_of_results,
-)
+from catchline.evaluation.table import Outcome, Table, cells, differences, mark_of, notes, table_of, table_of_results
 from catchline.metrics.scoring import ANOTHER_SCRIPT
 from catchline.metrics.significance import approximate_randomization, holm
 
