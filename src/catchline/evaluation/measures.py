@@ -45,10 +45,7 @@ _BETWEEN = "\n"  # between two references: no word, so no n-gram with it is in a
 
 
 def measure(
-    documents: Sequence[str],
-    summaries: Sequence[str],
-    references: Sequence[Sequence[str]],
-    unk_text: str | None = None,
+    documents: Sequence[str], summaries: Sequence[str], references: Sequence[Sequence[str]], unk_text: str | None = None
 ) -> dict[str, float]:
     """Means over documents; a document whose summary is too short for a figure does not count in it.
 

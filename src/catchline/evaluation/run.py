@@ -161,12 +161,7 @@ def evaluate(
 
 
 def evaluate_system(
-    system: Summarizer,
-    records: Sequence[Record],
-    *,
-    name: str = "",
-    config: EvaluationConfig = USUAL,
-    **how: Any,
+    system: Summarizer, records: Sequence[Record], *, name: str = "", config: EvaluationConfig = USUAL, **how: Any
 ) -> EvaluationResult:
     """Summarize every record and compare with its references (all of them count); ``how`` as in `predict`. Raises
     ConfigError: there is no such profile or option of ROUGE."""

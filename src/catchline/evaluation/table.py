@@ -339,7 +339,7 @@ def notes(table: Table) -> list[str]:
     seeds = f" Means over {most} seeds; standard deviations over seeds are in compare.csv." if most > 1 else ""
     lines = [
         f"{table.data}: {table.records} records. ROUGE {FIGURES[table.shown]} x 100 ± half of the 95% bootstrap "
-        f"interval over documents.{seeds}",
+        f"interval over documents.{seeds}"
     ]
     if len(table.rows) > 1:
         how = f"paired test over documents ({table.test}), Holm's correction over the rows of a column"

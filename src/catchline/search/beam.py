@@ -284,12 +284,7 @@ class Candidates:
 
 
 def best_candidates(
-    output: StepOutput,
-    view: HypothesesView,
-    scorers: Sequence[Scorer],
-    totals: np.ndarray,
-    sums: np.ndarray,
-    size: int,
+    output: StepOutput, view: HypothesesView, scorers: Sequence[Scorer], totals: np.ndarray, sums: np.ndarray, size: int
 ) -> Candidates:
     """The best 2K candidates of each document, K = ``size``: by the scores (N, X) of all next tokens, the model's with
     every scorer's changes, in order. ``totals`` (N,) are minus infinity for rows that hold no hypothesis, ``sums``

@@ -24,15 +24,7 @@ from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
 from catchline.config.base import ConfigBase
 from catchline.errors import ConfigError, ModelError
 from catchline.jobs import batches
-from catchline.text.base import (
-    CONFIG_FILE,
-    SPECIAL_TOKENS,
-    TOKENIZER_FILE,
-    UNK,
-    Tokenizer,
-    read_backend,
-    read_json,
-)
+from catchline.text.base import CONFIG_FILE, SPECIAL_TOKENS, TOKENIZER_FILE, UNK, Tokenizer, read_backend, read_json
 from catchline.text.normalization import SPACE_MARK, encodable
 from catchline.text.render import Detokenized, join_with, join_words
 from catchline.text.sentences import Span, bounds

@@ -17,11 +17,7 @@ from catchline.errors import DataError
 from catchline.metrics.confidence import Calibration, Facts
 from catchline.metrics.words import words
 from catchline.summarizer import Summarizer
-from catchline.summarizer.confidence import (
-    LEAST_RECORDS,
-    regression,
-    with_domain,
-)
+from catchline.summarizer.confidence import LEAST_RECORDS, regression, with_domain
 from catchline.summarizer.extractive import Progress
 from catchline.types import Record
 from catchline_study.judge import read_lines

@@ -13,13 +13,7 @@ from catchline.config.base import ConfigBase
 from catchline.kernels import dispatch
 from catchline.kernels.dispatch import first_positions as _first_positions
 from catchline.layers import recurrent
-from catchline.layers.copying.pointer import (
-    CopySource,
-    GoldTokens,
-    HeadInput,
-    PointerHead,
-    step_distribution,
-)
+from catchline.layers.copying.pointer import CopySource, GoldTokens, HeadInput, PointerHead, step_distribution
 from catchline.layers.recurrent import Recurrence
 from catchline.layers.transformer import (
     BlockSizes,

@@ -18,18 +18,7 @@ from catchline.kernels import attention, dispatch, vocabulary
 from catchline.layers.recurrent import Recurrence
 from catchline.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from catchline.types import PLAIN_PASS, Batch, UpdateContext
-from samples import (
-    ATTENTION,
-    COVERAGE,
-    PLAIN,
-    SEE,
-    VOCAB,
-    assert_same,
-    backward,
-    random_batch,
-    tiny_seq2seq,
-    total,
-)
+from samples import ATTENTION, COVERAGE, PLAIN, SEE, VOCAB, assert_same, backward, random_batch, tiny_seq2seq, total
 from watching import watch
 
 # name: (settings, does one fused call run all decoder steps at once?)

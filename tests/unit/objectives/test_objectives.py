@@ -111,11 +111,7 @@ def test_the_variant_without_a_bound_stops() -> None:
 
 
 def test_smoothed_values_count_where_the_batch_asks_for_them() -> None:
-    details = {
-        "smoothed_log_probs": VALUES_L - 1,
-        "opponent_log_probs": VALUES_L,
-        "opponent_smoothed": VALUES_L - 2,
-    }
+    details = {"smoothed_log_probs": VALUES_L - 1, "opponent_log_probs": VALUES_L, "opponent_smoothed": VALUES_L - 2}
     output, asked = output_of(**details), UpdateContext(label_smoothing=0.1, opponent_smoothing=0.1)
     assert float(objective("nll").forward(output, batch_of(), asked).sum) == 14.0
     assert float(objective("opponent").forward(output, batch_of(), asked).sum) == 18.0

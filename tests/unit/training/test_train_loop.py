@@ -212,10 +212,7 @@ FEW_POSITIONS |= {"training.max_updates": 1, "text.max_source_tokens": 7}
         ({"training.trackers": ["aim"]}, "aim is not installed"),
         ({"search.max_length": 7}, r"search\.max_length 7 is more than the model's 7 positions"),
         ({"objectives": [{"type": "nll"}, {"type": "opponent"}]}, "needs an opponent attention"),
-        (
-            {"text.max_source_tokens": 9},
-            "has 9 tokens, the model 7 positions: set text.max_source_tokens to 7",
-        ),
+        ({"text.max_source_tokens": 9}, "has 9 tokens, the model 7 positions: set text.max_source_tokens to 7"),
         ({}, None),
     ],
 )

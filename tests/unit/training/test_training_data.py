@@ -16,16 +16,7 @@ from catchline.config.schema import DataConfig, TeacherForcingConfig, TrainingCo
 from catchline.data.dataset import EncodedDataset
 from catchline.errors import DataError
 from catchline.training import data as data_module
-from catchline.training.data import (
-    CACHE,
-    OFF,
-    UNUSED_DAYS,
-    BatchStream,
-    Corpus,
-    cached,
-    forced_mask,
-    free_running_mask,
-)
+from catchline.training.data import CACHE, OFF, UNUSED_DAYS, BatchStream, Corpus, cached, forced_mask, free_running_mask
 
 
 @pytest.fixture(autouse=True)

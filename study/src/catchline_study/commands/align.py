@@ -12,15 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 from typer import Argument, Option
 
-from catchline.cli.io import (
-    aligned,
-    documents_of,
-    note,
-    print_json,
-    print_result,
-    progress,
-    stream_records,
-)
+from catchline.cli.io import aligned, documents_of, note, print_json, print_result, progress, stream_records
 from catchline.cli.options import AsJson, Device, DocumentOptions, ReadingOptions, Split, TrustCode, check_picture
 from catchline.data.records import split_of
 from catchline.errors import ConfigError, DataError, did_you_mean

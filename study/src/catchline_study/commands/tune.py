@@ -30,15 +30,7 @@ from catchline.config.schema import EvaluationConfig
 from catchline.data.records import split_of
 from catchline.errors import ConfigError, refuse_unknown
 from catchline.evaluation.plan import flatten
-from catchline.evaluation.run import (
-    KINDS,
-    fingerprint,
-    identity,
-    model_folder,
-    open_system,
-    refuse_unscorable,
-    score,
-)
+from catchline.evaluation.run import KINDS, fingerprint, identity, model_folder, open_system, refuse_unscorable, score
 from catchline.files import write_json
 from catchline.models.card import card_follows
 from catchline.summarizer import Summarizer

@@ -146,9 +146,7 @@ def _python_files(root: Path) -> Iterator[Path]:
 
 
 def collect_pairs(
-    files: Sequence[tuple[str, str, Path]],
-    stats: CorpusStats,
-    progress: Callable[[float, float], object] | None = None,
+    files: Sequence[tuple[str, str, Path]], stats: CorpusStats, progress: Callable[[float, float], object] | None = None
 ) -> Iterator[CorpusPair]:
     """Parse the files, clean their docstrings and leave out what the module's description says."""
     unique = SeenPairs()
