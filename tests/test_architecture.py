@@ -67,6 +67,7 @@ OPTIONAL = {
     "trafilatura",
     *("pypdfium2", "nltk", "scipy", "sacrebleu", "onnxruntime"),
     "filelock",  # of the core, but whoever only reads need not wait for it
+    "syntok",  # nor for this one whoever splits no text
 }
 # Words for documents that are not in the repository.
 UNSEEN = re.compile(r"\b[Ss]pecification\b|\b[Ss]pec\.? [a-z]\.?[0-9]|\bDESIGN\b|\bshared/(?!data\b)")

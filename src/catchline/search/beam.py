@@ -142,7 +142,9 @@ class _Search:
         """The best 2K continuations of each document."""
         alive = self.alive
         output, self.state = self.step(alive.last_ids, self.state)
-        self.history.open_step(alive.origin, output)
+        rows = len(alive.origin)  # what explains a step is stored, not the (N, X) tensors
+        details = {name: value for name, value in output.details.items() if value.ndim and len(value) == rows}
+        self.history.steps.append((alive.origin, output.attention, details))
         view = HypothesesView(alive.prefix, output)
         totals, sums = alive.totals, alive.sums.copy()
         borrowed = np.zeros_like(totals)  # (N,) what counts in the choice of this step only

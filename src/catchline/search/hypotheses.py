@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from catchline.errors import ModelError
-from catchline.types import Hypothesis, Shared, StepOutput
+from catchline.types import Hypothesis, Shared
 
 if TYPE_CHECKING:
     from catchline.search.scorers import Scorer
@@ -76,12 +76,6 @@ class History:
         self.steps: list[tuple[np.ndarray, np.ndarray | None, dict[str, np.ndarray]]] = []
         # of each step but the last: the input row that each node (M,) grew from, its token, its log-probability
         self.moves: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-
-    def open_step(self, origin: np.ndarray, output: StepOutput) -> None:
-        """Store what explains a step: attention and details, not the (N, X) tensors."""
-        rows = len(origin)
-        details = {name: value for name, value in output.details.items() if value.ndim and len(value) == rows}
-        self.steps.append((origin, output.attention, details))
 
     def paths(self, steps: np.ndarray, rows: np.ndarray, finished: np.ndarray) -> list[Hypothesis]:
         """Hypotheses without scores: follow M paths back from input row ``rows`` (M,) of step ``steps`` (M,).

@@ -6,14 +6,13 @@ A separator may stand between sentences, an ordinary word of the vocabulary that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import sentencex
-from syntok import segmenter
-from syntok.tokenizer import Tokenizer
 
 from catchline.text.normalization import FUNCTION_WORDS, encodable, is_english, is_unspaced, with_line_feeds
 
@@ -154,13 +153,23 @@ def _ends(block: str, language: str) -> Iterable[int]:
         return sorted({*_sentencex_ends(block, ENGLISH if small else language), len(block)})
     glued = _without_blanks(block)
     ends = {*glued, *(match.end() for match in _MISSED.finditer(block)), len(block)}
-    for sentence in segmenter.segment(Tokenizer(replace_not_contraction=False).tokenize(block)):
+    tokenize, segment = _syntok()
+    for sentence in segment(tokenize(block)):
         last = sentence[-1].offset + len(sentence[-1].value)
         stopped = block[max(0, last - 9) : last].rstrip("\"')]}”’»")[-1:] in (".", "!", "?", "…")
         named = block[last - 1] == "." and not block[last : last + 1].isspace()
         if stopped and not (named and not is_unspaced(block[last : last + 1])):
             ends.add(last)
     return sorted(ends)
+
+
+@cache
+def _syntok() -> tuple[Callable[[str], Any], Callable[[Any], Any]]:
+    """What makes tokens of a text, and sentences of tokens; most summaries are made without them."""
+    from syntok import segmenter
+    from syntok.tokenizer import Tokenizer
+
+    return Tokenizer(replace_not_contraction=False).tokenize, segmenter.segment
 
 
 def _sentencex_ends(text: str, language: str) -> Iterator[int]:
