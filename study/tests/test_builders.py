@@ -23,7 +23,6 @@ from catchline_study.corpora.docstrings import (
     unusable,
 )
 from commands import program, refused, run
-from json_lines import write_lines
 
 README = """# Tidepool
 
@@ -57,7 +56,7 @@ def package(**fields: Any) -> dict[str, Any]:
 FOREIGN = "Wysokość pływu " * 3 + "odczytana z mareografów portowych oraz narysowana jako krzywa " * 2
 
 
-def test_prose_of_readmes_that_say_what_it_is(tmp_path: Path) -> None:
+def test_prose_of_readmes_that_say_what_it_is() -> None:
     script = program("readmes")
     pair, reason = script.pair_of(package())
     assert (reason, pair.summary) == ("", "Heights of the tide from harbour gauges")
@@ -73,19 +72,6 @@ def test_prose_of_readmes_that_say_what_it_is(tmp_path: Path) -> None:
         ({"summary": "Bake bread with sourdough at home"}, "summary and text share too few words"),
     ):
         assert script.pair_of(package(**fields)) == (None, reason)
-    other = "Depths are told for every slope of three ranges, and a map of the coming week warns of snow and wind."
-    packages = [
-        *(package(), package(name="tidepool2")),
-        package(name="snowpool", description=other, summary="Depths of the snow in the mountain"),
-        package(name="Py_Kite", description=f"Kites fly. {other}", summary="Read the wind from mountain maps"),
-    ]
-    metadata = write_lines(tmp_path / "metadata.jsonl", packages)
-    held = write_lines(tmp_path / "held.jsonl", [{"id": "python3-kite", "document": "Of kites.", "summary": "Kites"}])
-    stats = script.build(tmp_path, metadata, [held], validation=0)
-    assert stats.splits == {"train": 2, "validation": 0}
-    assert dict(stats.left_out) == {"duplicate": 1, "held out elsewhere": 1}
-    assert {row["id"] for row in read_lines(tmp_path / "train.jsonl")} == {"tidepool", "snowpool"}
-    assert json.loads((tmp_path / "stats.json").read_text())["licences"] == {"MIT": 2}
 
 
 PREFIX = "deb.example.org_debian_dists_"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from catchline.cli.main import main
 from catchline.data.records import read_records, write_records
 from catchline.types import Record, references_of
 from catchline_study.corpora.prepare import dialogue, duc_input, duc_records, gigaword_pair, news, words_by
-from commands import run
+from commands import refused, run
+from json_lines import write_lines
 
 RULES, BLANKS = words_by(), words_by(tokenized=True)
 SENTENCE = "The Council (of 12 towns) approved a 3.5 percent rise in water prices on Tuesday ."
@@ -57,15 +57,14 @@ def test_the_filter() -> None:
 
 
 def test_a_short_first_sentence_takes_the_second() -> None:
-    assert duc_input("Rain fell in Oslo today. Nobody came.\nThird one.", RULES) == (
-        "rain fell in oslo today , nobody came ."
-    )
-    long = "Rain fell " + "and fell " * 15 + "in Oslo."
-    assert len(long) >= 130
-    assert duc_input(long + " Nobody came.", RULES).endswith("in oslo .")
     just_short = "R" + "a" * 127 + "."  # 129 characters
-    assert duc_input(just_short + " Nobody came.", RULES).endswith(" , nobody came .")
-    assert not duc_input("Ra" + just_short[1:] + " Nobody came.", RULES).endswith("came .")
+    for text, end in (
+        ("Rain fell in Oslo today. Nobody came.\nThird one.", "rain fell in oslo today , nobody came ."),
+        ("Rain fell " + "and fell " * 15 + "in Oslo. Nobody came.", "in oslo ."),
+        (just_short + " Nobody came.", " , nobody came ."),
+        ("Ra" + just_short[1:] + " Nobody came.", "aaa ."),
+    ):
+        assert duc_input(text, RULES).endswith(end)
 
 
 def test_the_distribution_of_duc(tmp_path: Path) -> None:
@@ -88,8 +87,6 @@ def test_the_distribution_of_duc(tmp_path: Path) -> None:
     assert records[0].summary == "Rain by A"
 
 
-# ----------------------------------------------------------------------------------------- dialogues and news
-
 TURNS = ["Ann: hello there", "Bob: I lost my keys | really", "Ann: oh no, where did you put them now?", "Bob: here"]
 TALK = "Ann:  hello there\r\n\r\n" + "\n".join(TURNS[1:])
 
@@ -106,14 +103,12 @@ def test_turns_are_joined_by_bars_and_names_stay() -> None:
 def test_highlights_are_joined_to_learn_and_apart_to_score(tmp_path: Path) -> None:
     made = news(Record("(CNN) Rain fell.\n\n It  was wet.", "Rain fell .\nNobody came .", "n1"))
     assert made.document == "(CNN) Rain fell. It was wet."
-    assert made.summary == "Rain fell . Nobody came ."
-    assert made.references == ("Rain fell .\nNobody came .",)
+    assert (made.summary, made.references) == ("Rain fell . Nobody came .", ("Rain fell .\nNobody came .",))
     path = tmp_path / "news.jsonl"
     write_records(path, [made, news(Record("Sun.", "One highlight."))])
     first, second = read_records(path)
     assert (first.summary, references_of(first)) == (made.summary, made.references)
     assert (second.summary, second.references) == ("One highlight.", ())
-    assert "references" not in json.loads(path.read_text().splitlines()[1])
 
 
 def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,15 +119,15 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert json.loads(out.read_text())["document"] == " | ".join(TURNS)
     told = json.loads(run(capsys, "evaluate", "longest-3", "lead-3", "--data", out, "--profile", "samsum", "--json"))
     assert "a sentence a line on both sides" in told["systems"][0]["flags"]
-    article = tmp_path / "cnndm.jsonl"
-    article.write_text(json.dumps({"article": "Rain fell.\nIt was wet.", "highlights": "Rain .\nWet ."}) + "\n")
+    article = write_lines(
+        tmp_path / "cnndm.jsonl", [{"article": "Rain fell.\nIt was wet.", "highlights": "Rain .\nWet ."}]
+    )
     run(capsys, "data", "prepare", "cnndm", article, out)
-    assert json.loads(out.read_text())["summary"] == "Rain . Wet ."
-    assert json.loads(out.read_text())["references"] == ["Rain .\nWet ."]
+    (record,) = read_records(out)
+    assert (record.summary, record.references) == ("Rain . Wet .", ("Rain .\nWet .",))
     run(capsys, "data", "prepare", "cnndm", article, out, "--first-highlight")
-    (record,) = read_records(str(out))
+    (record,) = read_records(out)
     assert (record.summary, references_of(record)) == ("Rain .", ("Rain .", "Wet ."))
     told = json.loads(run(capsys, "evaluate", "lead-1", "--data", out, "--profile", "cnndm-first", "--json"))
     assert "-f B" in told["systems"][0]["flags"]
-    assert main(["--quiet", "data", "prepare", "cnndm", str(out), str(out)]) == 2
-    assert "same file" in capsys.readouterr().err
+    refused(capsys, 2, "same file", "data", "prepare", "cnndm", out, out)

@@ -127,8 +127,6 @@ def test_windows_of_blanks_are_passed_over_and_weights_have_few_digits() -> None
         key_of((Fraction("1.0000000000000000000001"), 1, 1), Shape())
 
 
-# ------------------------------------------------------------------------------------------------- selections
-
 WORDS = ["sun", "moon", "Sea", "sea", "hill", "tree", "wind", "rain", "old", "new", "é", "stone,", "road.", "bird"]
 SMALL = SpanSettings(k=12, tokenizer="words", input_length=6, output_length=3, chunk=20, text="line", shard_records=5)
 

@@ -21,34 +21,25 @@ from commands import refused, run
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=25)
 
 
-@given(lengths=LENGTHS, mean=st.floats(1, 60))
-@settings(max_examples=60)
-def test_shortest_documents_by_mean(lengths: list[int], mean: float) -> None:
+@given(lengths=LENGTHS, mean=st.floats(1, 60), window=st.floats(1, 60))
+@settings(max_examples=100)
+def test_shortest_documents_by_mean_and_as_many_of_another(lengths: list[int], mean: float, window: float) -> None:
     """By the definition: of all prefixes of the sorted list the longest whose mean is within the bound."""
     order = sorted(range(len(lengths)), key=lambda place: (lengths[place], place))
-    fitting = [n for n in range(1, len(order) + 1) if sum(lengths[i] for i in order[:n]) <= mean * n]
-    if not fitting:
-        with pytest.raises(DataError, match="Even the shortest"):
-            choose(lengths, SubsetOptions(shortest_mean=mean))
-        return
-    assert choose(lengths, SubsetOptions(shortest_mean=mean)) == sorted(order[: max(fitting)])
-
-
-@given(lengths=LENGTHS, mean=st.floats(1, 30), window=st.floats(1, 60))
-@settings(max_examples=60)
-def test_as_many_documents_of_another_mean(lengths: list[int], mean: float, window: float) -> None:
-    order = sorted(range(len(lengths)), key=lambda place: (lengths[place], place))
     count = max((n for n in range(1, len(order) + 1) if sum(lengths[i] for i in order[:n]) <= mean * n), default=0)
-    options = SubsetOptions(shortest_mean=mean, window_mean=window)
-    if not count or 2 * count > len(order):
-        with pytest.raises(DataError):
-            choose(lengths, options)
+    shortest, both = SubsetOptions(shortest_mean=mean), SubsetOptions(shortest_mean=mean, window_mean=window)
+    if not count:
+        with pytest.raises(DataError, match="Even the shortest"):
+            choose(lengths, shortest)
         return
+    assert choose(lengths, shortest) == sorted(order[:count])
     windows = [order[start : start + count] for start in range(count, len(order) - count + 1)]
+    if not windows:
+        with pytest.raises(DataError):
+            choose(lengths, both)
+        return
     best = min(windows, key=lambda places: abs(sum(lengths[i] for i in places) / count - window))
-    chosen = choose(lengths, options)
-    assert chosen == sorted(best)
-    assert not set(chosen) & set(order[:count])
+    assert choose(lengths, both) == sorted(best)
 
 
 def test_bounds_and_samples() -> None:

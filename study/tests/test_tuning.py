@@ -13,12 +13,10 @@ from catchline.config.loading import load_run
 from catchline.errors import ConfigError
 from catchline.metrics.confidence import Calibration
 from catchline.models.folder import load_model_folder, save_model_folder
-from catchline.summarizer import Summarizer
 from catchline_study.tuning import Grid, Range, apply, parse_grid, parse_range, ranked, refuse_fixed, tune
 from commands import run
 from json_lines import write_lines
 from tiny_models import save_tiny_model
-from watching import watch
 
 
 def test_grids_and_ranges_are_read() -> None:
@@ -123,11 +121,6 @@ def record_of(place: Path) -> dict[str, Any]:
     return json.loads((place / "run" / "tune" / "tune.json").read_text())
 
 
-def tuned(capsys: pytest.CaptureFixture[str], place: Path, *arguments: str) -> dict[str, Any]:
-    """What ``--json`` prints."""
-    return json.loads(run(capsys, "tune", place / "run", "--data", place / "data", *arguments, "--json"))
-
-
 def test_table_and_record(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = run(capsys, "tune", place / "run", "--data", place / "data", *SEARCH, "--metric", "rouge1")
     rows = out.splitlines()
@@ -145,19 +138,6 @@ def test_table_and_record(place: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert record["present"]["settings"] == {}
 
 
-def test_more_trials_continue_where_fewer_stopped(
-    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    decoded = watch(monkeypatch, Summarizer, "summarize")
-    few = tuned(capsys, place, *SEARCH[:4], "--trials", "1")
-    assert len(decoded) == 2
-    many = tuned(capsys, place, *SEARCH[:4], "--trials", "3")
-    assert len(decoded) == 4
-    assert all(trial in many["trials"] for trial in few["trials"])
-    assert "plain" in tuned(capsys, place, *SEARCH[:4], "--trials", "1", "--profile", "plain")["signature"]
-    assert len(decoded) == 6, "figures of another way of scoring are others"
-
-
 def test_the_best_is_applied_and_stays_the_best(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Calibration.blank().save(place / "run" / "model")
     asked = ["--grid", "max_length=1,2,4", "--apply", "--set", "length_normalisation=none"]
@@ -168,5 +148,5 @@ def test_the_best_is_applied_and_stays_the_best(place: Path, capsys: pytest.Capt
     assert model.run.search == model.search
     assert model.search.length_normalisation == "none"
     assert model.search.max_length == first["best"]["settings"]["max_length"]
-    again = tuned(capsys, place, "--grid", "max_length=1,2,4")
-    assert again["present"]["rouge1"] == first["best"]["rouge1"]
+    run(capsys, "tune", place / "run", "--data", place / "data", "--grid", "max_length=1,2,4")
+    assert record_of(place)["present"]["rouge1"] == first["best"]["rouge1"]

@@ -186,13 +186,6 @@ def test_every_example_once_an_epoch_in_an_order_of_seed_and_epoch_alone(make: M
         assert sorted(map(len, batches)) == [503 % 16] + [16] * 31
 
 
-def test_lengths_within_a_batch_of_a_pool_are_similar() -> None:
-    lengths = np.random.default_rng(0).integers(1, 400, 1003)
-    wide, narrow = (np.mean([np.ptp(lengths[b]) for b in bucketed(lengths, 16, 5, 0, pool)]) for pool in (1, 100))
-    assert narrow < 15
-    assert wide > 200
-
-
 @ALL
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_share_each_batch_and_none_waits_for_another(make: Make, ranks: int) -> None:

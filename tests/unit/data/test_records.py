@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,9 +52,6 @@ def problem(path: Path | str, **options: Any) -> str:
     message = str(caught.value)
     assert "\n" not in message
     return message
-
-
-# ----------------------------------------------------------------------------------------- formats
 
 
 def test_json_lines_and_what_is_written(write: Write, tmp_path: Path) -> None:
@@ -165,13 +163,11 @@ def test_parquet_through_datasets(tmp_path: Path, write: Write, monkeypatch: pyt
     assert "expected hub:owner/name[" in problem("hub:only")
     asked: dict[str, Any] = {}
 
-    class Library:
-        @staticmethod
-        def load_dataset(*names: str, **options: Any) -> list[dict[str, str]]:
-            asked.update(options, names=names)
-            return [{"text": "x", "title": "y"}]
+    def load_dataset(*names: str, **options: Any) -> list[dict[str, str]]:
+        asked.update(options, names=names)
+        return [{"text": "x", "title": "y"}]
 
-    monkeypatch.setattr(formats.importlib, "import_module", lambda name: Library)
+    monkeypatch.setattr(formats.importlib, "import_module", lambda name: SimpleNamespace(load_dataset=load_dataset))
     assert pairs("hub:o/n:part@main/test") == [("x", "y")]
     assert asked == {"names": ("o/n", "part"), "revision": "main", "split": "test", "streaming": True}
 
@@ -180,9 +176,6 @@ def test_parquet_through_datasets(tmp_path: Path, write: Write, monkeypatch: pyt
 
     monkeypatch.setattr(formats.importlib, "import_module", absent)
     assert "pip install 'catchline[train]'" in problem(path)
-
-
-# ----------------------------------------------------------------------------------------- folders
 
 
 def test_files_that_are_not_one_data_set(write: Write, tmp_path: Path) -> None:
@@ -238,8 +231,6 @@ def test_json_that_comes_through_a_pipe(tmp_path: Path) -> None:
     writer.join()
 
 
-# -------------------------------------------------------------------------------- quotation marks in tables
-
 STRAY = [
     ("The ferry stopped at noon because of strong wind.", "Ferry stops"),
     ('"We will rebuild the pier before spring, said the mayor.', "Mayor promises pier"),
@@ -288,9 +279,6 @@ def test_csv_is_read_strictly_and_a_bad_line_costs_itself_alone(write: Write) ->
         path = write("a.csv", content)
         assert f"{path}{words}" in problem(path)
         assert [text[: len(start)] for (text, _), start in zip(pairs(path, skip_bad=True), kept, strict=True)] == kept
-
-
-# --------------------------------------------------------------------------------------- bad input
 
 
 def test_lines_without_end_are_refused_in_bounded_memory(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,9 +366,6 @@ def test_what_cannot_be_read(write: Write, tmp_path: Path) -> None:
     for place, words in (("owner/name", "hub:owner/name"), (tmp_path / "loop.jsonl", "does not exist")):
         assert words in problem(place)
     assert unreadable("doc") == unreadable(f"{tmp_path}/doc") == ""  # a text that is called so
-
-
-# ----------------------------------------------------------------------------------------- columns
 
 
 def test_known_columns() -> None:
