@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
@@ -184,17 +183,8 @@ def count_lines(inputs: list[str]) -> int | None:
     return sum(sum(1 for _ in Path(name).open("rb")) for name in inputs)  # the last line may lack its end
 
 
-@dataclass
-class Skipped:
-    """Counts the records that were skipped, and says it once at the end."""
-
-    examples: list[str] = field(default_factory=list)
-    total: int = 0
-
-    def __call__(self, problem: Exception) -> None:
-        self.total += 1
-        if len(self.examples) < 5:
-            self.examples.append(str(problem))
+class Skipped(SkipCounter):
+    """Says once, at the end, which records were skipped."""
 
     def report(self) -> None:
         if self.total:

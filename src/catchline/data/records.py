@@ -54,8 +54,8 @@ class SkipCounter:
     counts: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
 
-    def __call__(self, problem: BadRecordError) -> None:
-        self.counts[problem.reason] += 1
+    def __call__(self, problem: Exception) -> None:
+        self.counts[getattr(problem, "reason", type(problem).__name__)] += 1
         self.examples += [str(problem)] if len(self.examples) < 5 else []
 
     @property
