@@ -70,7 +70,7 @@ def command(
     listed = [name.strip() for given in rows or [] for name in given.split(",") if name.strip()]
     plan = _plan(what, data, Choice(listed, size, seeds, changes, baseline, prompting.settings(what, data)))
     path = _data_path(data, plan, split, named=changes.get("data", {}).get(split) is not None)
-    records = records_of(path, plan.data, max_records, some=True)
+    records = records_of(path, plan.data, max_records)
     if test != "randomization" and len(records) < 2:  # before hours of training
         raise DataError(f"--test {test} needs at least two documents, and there is one; --test randomization does not.")
     for place in earlier or []:

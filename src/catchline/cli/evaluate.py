@@ -90,7 +90,7 @@ def command(
     config = EvaluationConfig(profile=profile, restore_numbers=restore_numbers, rouge=rouge)
     check_scoring(profile, rouge)
     path = split_of(data, split)
-    records = records_of(path, reading.options(min_human_score=min_human_score), max_records, some=True)
+    records = records_of(path, reading.options(min_human_score=min_human_score), max_records)
     results: list[EvaluationResult] = []
     drafts: list[Path] = []  # of systems that are decoded: the next call decodes none again
     with only_here(output) if output else nullcontext():

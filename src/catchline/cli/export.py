@@ -46,7 +46,7 @@ def command(
     check_folder(out)
     out = out.expanduser().absolute()  # the working directory may be replaced
     how = reading.options(need_summary=False)
-    records = None if check is None else records_of(split_of(check, split), how, max_records, some=True)
+    records = None if check is None else records_of(split_of(check, split), how, max_records)
     export_apart(model, out, int8=int8, trust_code=trust_code)
     size = sum(path.stat().st_size for path in out.iterdir())
     print(f"Wrote {out} ({size / 1e6:.1f} MB).")

@@ -81,12 +81,10 @@ def stream_records(
         note(skipped.describe())
 
 
-def records_of(
-    path: str | Path, options: ReadOptions | DataConfig, most: int | None = None, *, some: bool = False
-) -> list[Record]:
-    """The same as a list."""
+def records_of(path: str | Path, options: ReadOptions | DataConfig, most: int | None = None) -> list[Record]:
+    """The same as a list, which is not empty."""
     records = list(stream_records(path, options, most=most))
-    if some and not records:
+    if not records:
         raise DataError(f"{path} holds no records.")
     return records
 

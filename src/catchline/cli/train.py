@@ -172,7 +172,7 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
         )
     try:
         reading = run.data.model_copy(update={"skip_bad": True})
-        held = {name: records_of(getattr(run.data, name), reading, SCORED, some=True) for name in splits}
+        held = {name: records_of(getattr(run.data, name), reading, SCORED) for name in splits}
         split, records = next(iter(held.items()))
         folder = Path(model_folder)
         confidence = calibrated(folder, [record for part in held.values() for record in part])

@@ -51,7 +51,7 @@ def command(
     for name in names:
         check_name(name)
     path = split_of(data, split)
-    records = records_of(path, reading.options(), max_records, some=True)
+    records = records_of(path, reading.options(), max_records)
     # one way of scoring for all records, so that each length is scored alike
     way = suited(scoring(profile), map(references_of, records))
     config = EvaluationConfig(profile=profile or way.rouge.get("profile"))

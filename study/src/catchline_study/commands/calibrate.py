@@ -44,7 +44,7 @@ def command(
 
     folder = _folder(model)
     rated = study.Ratings.read(ratings, accept)
-    records = records_of(split_of(data, split), reading.options(), max_records, some=True)
+    records = records_of(split_of(data, split), reading.options(), max_records)
     how: dict[str, Any] = {"threshold": threshold, "batch_size": batch_size}
     with progress("Summarizing", total=len(records)) as bar:
         model_ = Summarizer.from_pretrained(str(folder))

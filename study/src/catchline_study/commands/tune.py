@@ -83,7 +83,7 @@ def command(
     if apply:
         tuning.refuse_fixed(model, "--apply")
     path = split_of(data, split)
-    records = records_of(path, reading.options(), max_records, some=True)
+    records = records_of(path, reading.options(), max_records)
     refuse_unscorable(records, "tune on")
     recipe = model_folder(model) / tuning.RECIPE
     own = read_run(recipe).evaluation if recipe.is_file() else EvaluationConfig()
