@@ -311,8 +311,10 @@ def read_rows(data: Any) -> RowsRead:
         rows = data.to_dicts() if hasattr(data, "to_dicts") else data.to_dict("records")
     if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
         raise DataError(f"Pairs are a file, a table, or a list of dictionaries, not {type(rows).__name__}.")
-    for origin, number, row in _numbered(rows, "record"):
-        if isinstance(row, Record):
-            yield row.origin or origin, number, asdict(row)
-        else:
-            yield origin, number, row
+
+    def values(row: Any) -> Any:
+        named = {str(name): value for name, value in row.items()} if isinstance(row, Mapping) else row
+        return asdict(row) if isinstance(row, Record) else named
+
+    numbered = _numbered(rows, "record")
+    return ((getattr(row, "origin", "") or origin, number, values(row)) for origin, number, row in numbered)

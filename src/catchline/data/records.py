@@ -88,9 +88,9 @@ def read_records(
 ) -> Iterator[Record]:
     """Stream the records of a file or folder, or of what is in memory.
 
-    ``path`` is a file, a folder of ``.story`` files, the common part of two aligned files, or ``hub:owner/name``; or a
-    table of pandas or polars, a list of dictionaries or records, a data set of the library ``datasets``. ``format`` is
-    a name of the table above, ``auto`` goes by the file's name and first bytes. Columns that are not given are detected
+    ``path`` is a file, one of two aligned files, a folder that is one data set, or ``hub:owner/name``; or a table of
+    pandas or polars, a list of dictionaries or records, a data set of the library ``datasets``. ``format`` is a name of
+    the table above, ``auto`` goes by the file's name and first bytes. Columns that are not given are detected
     (`catchline.data.columns`); ``on_choice`` receives a sentence on what was chosen. Bad records (with ``need_summary``
     those without a summary too) stop the reading or, with ``skip_bad``, go to ``on_skip``, such as a `SkipCounter`.
     Raises DataError: the file cannot be read, or a record is bad (one sentence with file and line).

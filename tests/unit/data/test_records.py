@@ -46,7 +46,7 @@ def pairs(path: Path | str, **options: Any) -> list[tuple[str, str]]:
     return [(record.document, record.summary) for record in read_records(path, **options)]
 
 
-def problem(path: Path | str, **options: Any) -> str:
+def problem(path: Any, **options: Any) -> str:
     with pytest.raises(DataError) as caught:
         list(read_records(path, **options))
     message = str(caught.value)
@@ -363,7 +363,8 @@ def test_what_cannot_be_read(write: Write, tmp_path: Path) -> None:
         assert words in said
         assert len(said) < 500
     (tmp_path / "loop.jsonl").symlink_to("loop.jsonl")
-    for place, words in (("owner/name", "hub:owner/name"), (tmp_path / "loop.jsonl", "does not exist")):
+    loop, memory = (tmp_path / "loop.jsonl", "does not exist"), ([{1: "a b"}], "Columns: '1'.")
+    for place, words in (("owner/name", "hub:owner/name"), loop, memory, (5, "Pairs are a file, a table, or a list")):
         assert words in problem(place)
     assert unreadable("doc") == unreadable(f"{tmp_path}/doc") == ""  # a text that is called so
 
