@@ -89,7 +89,12 @@ def transformer(sizes: dict[str, int], **more: Any) -> Any:
     """A Transformer of these sizes, with random weights."""
     torch.manual_seed(0)
     sides = {"encoder_layers": sizes["layers"], "decoder_layers": sizes["layers"], "hidden_size": sizes["size"]}
-    spec = {"type": "transformer", "num_heads": sizes["heads"], "feed_forward_size": sizes["feed_forward"]}
+    spec = {
+        "type": "transformer",
+        "num_heads": sizes["heads"],
+        "feed_forward_size": sizes["feed_forward"],
+        "dropout": 0.3,
+    }
     return build("model", MODELS, spec | sides | more, vocab_size=sizes["vocabulary"], **IDS).eval()
 
 

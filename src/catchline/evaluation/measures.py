@@ -25,7 +25,7 @@ from catchline.metrics.words import (
     is_stop_word,
     novel_rate,
     over_copied,
-    repeated_ngram_rates,
+    repeated_ngram_rate,
     repeats,
     shared_runs,
     words,
@@ -83,7 +83,6 @@ def _figures(
     plain = summary.replace(unk_text, " ") if unk_text else summary
     facts, models, mine = SourceFacts(document), [words(model) for model in group], words(plain)
     known = models[0] if len(models) == 1 else [word for model in models for word in (*model, _BETWEEN)]
-    rates = repeated_ngram_rates(mine, len(REPEATED))
     in_source, in_known = shared_runs(mine, facts.words), shared_runs(mine, known)
     over = over_copied(mine, in_source, in_known)
     claims = check_support(plain, facts).claims
@@ -91,8 +90,8 @@ def _figures(
     coverage, density = coverage_and_density(in_source) or (None, None)
     figures = {
         **{"copy_rate": coverage, "density": density, "novel_2": novel_rate(mine, in_source, 2)},
-        **dict(zip(REPEATED.values(), rates, strict=True)),
-        REPEATING: repeats(mine, rates[-1]) if mine else None,
+        **{name: repeated_ngram_rate(mine, n) for n, name in REPEATED.items()},
+        REPEATING: repeats(mine) if mine else None,
         "unk_rate": marks / len(summary.split()) if marks else 0.0,
         "words": len(mine),
         "empty": not mine,

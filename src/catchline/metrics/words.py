@@ -100,10 +100,8 @@ _PHRASE = 4  # words of a phrase that is heard wherever it comes again
 
 
 def shared_runs(summary: Words, other: Words) -> Runs:
-    """Of each word of the summary, how many words from there on are in a row in the other text: 0 if it lacks the word,
-    all that are left if the other text is the summary (``is``)."""
-    if summary is other:
-        return range(len(summary), 0, -1)
+    """Of each word of the summary, how many words from there on are in a row in the other text: 0 if it lacks the
+    word."""
     held = bytes(map(set(other).__contains__, summary)) + b"\0"
     runs, end = list(held[:-1]), 0
     start = held.find(b"\1\1")  # where a run may be longer than a word
@@ -158,24 +156,14 @@ def repeated_ngram_rate(summary: Words, n: int) -> float | None:
     return 1.0 - len(set(ngrams(summary, n))) / total if total > 0 else None
 
 
-def repeated_ngram_rates(summary: Words, longest: int) -> list[float | None]:
-    """Those of every n up to ``longest``; where no n-gram comes twice, no longer one does."""
-    rates: list[float | None] = []
-    for n in range(1, longest + 1):
-        rates.append(0.0 if 0.0 in rates and len(summary) >= n else repeated_ngram_rate(summary, n))
-    return rates
-
-
-def repeats(summary: Words, again: float | None = None) -> bool:
+def repeats(summary: Words) -> bool:
     """Would a reader say that these lower-cased words repeat themselves: a word or phrase right behind itself, a
     content word again within three words, a phrase of four again anywhere? Function words count in phrases with others
-    only, and a number may come again. ``again`` is the `repeated_ngram_rate` of four words, where it is known."""
+    only, and a number may come again."""
     # a phrase shorter than _PHRASE right behind itself has its words within _NEAR as well
     near = [word for apart in range(1, _NEAR + 1) for word in compress(summary, map(eq, summary, summary[apart:]))]
     if near and (any(map(_is_heard, near)) or _stutters(summary)):
         return True
-    if again == 0.0:
-        return False
     seen: set[Words] = set()
     for phrase in zip(*(summary[start:] for start in range(_PHRASE)), strict=False):
         if phrase in seen and any(map(_is_heard, phrase)):

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from catchline.config.base import validate
 from catchline.config.loading import (
@@ -186,23 +183,6 @@ def test_a_run_reads_back_equal(recipe: Recipe, tmp_path: Path) -> None:
 def test_a_data_set_of_the_hub_is_no_local_path(recipe: Recipe) -> None:
     run = with_absolute_paths(resolve_run(recipe, overrides=["data.train=owner/name", "data.format=hub"]))
     assert run.data.train == "owner/name"
-
-
-keys = st.sampled_from("abcd")
-trees = st.recursive(
-    st.one_of(st.integers(), st.none(), st.text(max_size=3)), lambda c: st.dictionaries(keys, c, max_size=3)
-)
-mappings = st.dictionaries(keys, trees, max_size=3)
-
-
-@given(mappings, mappings)
-@settings(max_examples=50)
-def test_merging_changes_neither_argument_and_is_idempotent(base: dict[str, Any], changes: dict[str, Any]) -> None:
-    before = repr(base), repr(changes)
-    once = merge(base, changes, revive=True)
-    assert (repr(base), repr(changes)) == before
-    assert merge(once, changes, revive=True) == once
-    assert merge(base, {}) == base
 
 
 def test_sections_are_frozen(recipe: Recipe) -> None:
