@@ -12,8 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from catchline.errors import DataError
 from catchline.explain.chunks import read_to
-from catchline.metrics.faithfulness import CLAIMS, SourceFacts, SupportReport, check_support
-from catchline.metrics.words import repeats, words
+from catchline.metrics.faithfulness import CLAIMS, SupportReport, check_support
 from catchline.types import Chunk, Summary, SummaryToken, SummaryWord
 
 DIGITS = 5
@@ -21,7 +20,6 @@ ALWAYS = ("model", "score", "log_prob", "tokens_read", "tokens_given", "truncate
 _summaries = cache(lambda: TypeAdapter(Summary))  # made when the first is read
 WHERE_KNOWN = ("confidence", "facts", "out_of_domain", "extracted", "terms", "reading")
 READING = ("chunks_read", "chunks", "words_read", "words")  # what is always said of reading
-_ENDLESS = 10_000  # characters of a summary, which copied a "word" of that length
 ROUNDING = 1e-3  # by which a sum of probabilities may miss 1
 
 
@@ -52,16 +50,6 @@ def to_dict(summary: Summary, *, document: bool = True, attention: bool = True) 
 def support_of(summary: Summary) -> SupportReport | None:
     """What of the summary its document supports; None without a document."""
     return check_support(summary.text, summary.document) if summary.document else None
-
-
-def first_faultless(texts: Iterable[str], document: str) -> int:
-    """The place of the first text that does not repeat itself, and of whose names, numbers and dates the document has
-    all; 0 where there is none."""
-    source = SourceFacts(document)
-    for place, text in enumerate(texts):
-        if len(text) > _ENDLESS or not (repeats(words(text)) or check_support(text, source).unsupported):
-            return place
-    return 0
 
 
 def support_to_dict(report: SupportReport) -> dict[str, Any]:

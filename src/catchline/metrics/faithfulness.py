@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache, cached_property, lru_cache
@@ -17,13 +17,14 @@ from itertools import chain
 from typing import Literal
 
 from catchline.config.names import DEFAULT, ROOT
-from catchline.metrics.words import WORD, is_character, is_stop_word, lowered, stem, words
+from catchline.metrics.words import WORD, is_character, is_stop_word, lowered, repeats, stem, words
 from catchline.text.normalization import located
 from catchline.text.truecase import Casing
 
 Kind = Literal["number", "date", "name", "word"]
 CLAIMS: tuple[Kind, ...] = ("number", "date", "name")
 Span = tuple[int, int]
+_ENDLESS = 10_000  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,16 @@ def check_support(summary: str, source: str | SourceFacts) -> SupportReport:
         start, end = _within((a, b), places)
         claims.append(Claim(kind, summary[start:end], start, end, place and _within(place, facts.places)))
     return SupportReport(tuple(claims))
+
+
+def first_faultless(texts: Iterable[str], document: str) -> int:
+    """The place of the first text that does not repeat itself, and of whose names, numbers and dates the document has
+    all; 0 where there is none. A copied "word" of any length passes."""
+    source = SourceFacts(document)
+    for place, text in enumerate(texts):
+        if len(text) > _ENDLESS or not (repeats(words(text)) or check_support(text, source).unsupported):
+            return place
+    return 0
 
 
 def _within(span: Span, places: Sequence[int]) -> Span:

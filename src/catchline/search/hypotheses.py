@@ -68,14 +68,14 @@ class FinishedTable:
         self.table[documents] = np.take_along_axis(merged, order[:, :, None], axis=1)
 
 
+@dataclasses.dataclass(slots=True)
 class History:
     """All steps so far. The input rows (N,) of a step become nodes (M,): the hypotheses that live on after it."""
 
-    def __init__(self) -> None:
-        # of each step: the previous step's node behind each input row (N,), attention (N, S), details (N, ...)
-        self.steps: list[tuple[np.ndarray, np.ndarray | None, dict[str, np.ndarray]]] = []
-        # of each step but the last: the input row that each node (M,) grew from, its token, its log-probability
-        self.moves: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    # of each step: the previous step's node behind each input row (N,), attention (N, S), details (N, ...)
+    steps: list[tuple[np.ndarray, np.ndarray | None, dict[str, np.ndarray]]] = dataclasses.field(default_factory=list)
+    # of each step but the last: the input row that each node (M,) grew from, its token, its log-probability
+    moves: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = dataclasses.field(default_factory=list)
 
     def paths(self, steps: np.ndarray, rows: np.ndarray, finished: np.ndarray) -> list[Hypothesis]:
         """Hypotheses without scores: follow M paths back from input row ``rows`` (M,) of step ``steps`` (M,).
