@@ -103,20 +103,23 @@ def test_an_answer_is_openais(client: TestClient, summarizer: Summarizer) -> Non
     expected = summarizer.summarize(DOCUMENTS[0], always_write=True, num_return=2)
     answer = post(client, model="tiny", messages=user(DOCUMENTS[0]), n=2, temperature=0.2, top_p=1)
     values = answer.json()
-    texts = [choice["message"]["content"] for choice in values["choices"]]
-    assert texts == [expected.text, *(other.text for other in expected.alternatives)]
+    assert contents(values) == [expected.text, *(other.text for other in expected.alternatives)]
     assert (values["object"], values["model"]) == ("chat.completion", "tiny")
     assert values["usage"]["prompt_tokens"] == expected.tokens_read
     assert values["usage"]["total_tokens"] == sum(list(values["usage"].values())[:2])
     assert answer.headers["X-Catchline-Ignored"] == "temperature, top_p"
     odd = post(client, messages=user(DOCUMENTS[0]), **{"a\r\nb: c": 1, "ö𖢘": 2})
     assert odd.headers["X-Catchline-Ignored"] == "a%0D%0Ab%3A%20c, %C3%B6%F0%96%A2%98"
-    short = post(client, messages=user(DOCUMENTS[0]), max_tokens=3).json()["choices"][0]["message"]["content"]
-    assert short == summarizer.summarize(DOCUMENTS[0], always_write=True, max_length=3).text
-    formatted = post(client, messages=user(DOCUMENTS[0]), response_format={"type": "json_object"}).json()
-    assert json.loads(formatted["choices"][0]["message"]["content"]) == {"title": expected.text}
+    short = post(client, messages=user(DOCUMENTS[0]), max_tokens=3).json()
+    assert contents(short) == [summarizer.summarize(DOCUMENTS[0], always_write=True, max_length=3).text]
+    [formatted] = contents(post(client, messages=user(DOCUMENTS[0]), response_format={"type": "json_object"}).json())
+    assert json.loads(formatted) == {"title": expected.text}
     extract = post(client, model="lead", messages=user(DOCUMENTS[0]), n=3, max_tokens=2).json()
     assert len(extract["choices"]) == 1
+
+
+def contents(values: Any) -> list[str]:
+    return [choice["message"]["content"] for choice in values["choices"]]
 
 
 def test_a_stream_is_openais(client: TestClient) -> None:
@@ -126,11 +129,9 @@ def test_a_stream_is_openais(client: TestClient) -> None:
     assert events.pop() == "[DONE]"
     chunks = [json.loads(event) for event in events]
     assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
-    assert (
-        "".join(c["delta"].get("content", "") for chunk in chunks for c in chunk["choices"])
-        == (whole["choices"][0]["message"]["content"])
-    )
-    assert [c["finish_reason"] for chunk in chunks for c in chunk["choices"]] == [None, "stop"]
+    choices = [choice for chunk in chunks for choice in chunk["choices"]]
+    assert ["".join(choice["delta"].get("content", "") for choice in choices)] == contents(whole)
+    assert [choice["finish_reason"] for choice in choices] == [None, "stop"]
     assert chunks[-1]["usage"] == whole["usage"]
 
 

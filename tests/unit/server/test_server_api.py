@@ -181,7 +181,7 @@ def test_the_hubs_body_gives_the_hubs_answer(client: TestClient, summarizer: Sum
 # ---------------------------------------------------------------------------------------- descriptions
 
 
-def test_the_models_describe_themselves(client: TestClient) -> None:
+def test_the_models_describe_themselves(client: TestClient, tmp_path: Path) -> None:
     listed = client.get("/v1/models").json()
     first = listed["models"][0]
     assert (first["name"], first["kind"], first["family"]) == ("tiny", "neural", "seq2seq")
@@ -190,13 +190,9 @@ def test_the_models_describe_themselves(client: TestClient) -> None:
     assert first["max_source_tokens"] == 40
     assert "average" in first["options"]["length_normalisation"]["choices"]
     names = {model["name"] for model in listed["models"]}
-    assert "lexrank" in names
-    assert "oracle" not in names
+    assert ("lexrank" in names, "oracle" in names) == (True, False)
     assert not any({"scorers", "stop_words"} & model["options"].keys() for model in listed["models"])
     assert listed["limits"]["max_documents"] == 5
-
-
-def test_a_model_that_cannot_copy_says_so(tmp_path: Path) -> None:
     system = NeuralSystem.from_pretrained(save_tiny_model(tmp_path / "plain", **PLAIN), "cpu")
     assert system.about()["copies"] is False
     assert system.about()["parameters"] == sum(p.numel() for p in system.model.parameters())
@@ -306,8 +302,9 @@ def test_a_text_is_read_as_it_looks_and_the_answer_says_as_what(client: TestClie
     empty = "<html><script>The river rose.</script></html>"  # nothing of it is read, so that it is taken as it is
     read, plain, unread = post(client, documents=[given, said, empty], model="lead", format="auto")["summaries"]
     assert (read["format"], read["document"], read["summary"]) == (kind, said, said)
-    assert (plain.get("format"), plain.get("document"), plain["summary"]) == (None, None, said)
-    assert (unread.get("format"), unread.get("document"), unread["summary"][:6]) == (None, None, empty[:6])
+    assert plain["summary"] == said
+    assert unread["summary"].startswith("<html>")
+    assert not {"format", "document"} & (plain.keys() | unread.keys())
     assert "format" not in post(client, document=given, model="lead")["summaries"][0]
 
 

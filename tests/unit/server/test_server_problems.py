@@ -40,32 +40,30 @@ def sent(client: TestClient, content: Any, path: str = "/v1/summarize") -> Any:
     return client.post(path, content=content if isinstance(content, bytes) else json.dumps(content), headers=JSON)
 
 
-def with_options(value: bytes) -> bytes:
-    return b'{"document": "a", "options": {"max_length": ' + value + b"}}"
-
-
 @pytest.mark.parametrize("path", ADDRESSES[:2])
 def test_what_is_not_json_in_utf8(client: TestClient, path: str) -> None:
     deep = b'{"document": ' + b"[" * 20_000 + b"]" * 20_000 + b"}"
+    endless = b'{"document": "a", "options": {"max_length": ' + b"9" * 5000 + b"}}"
     broken = (b"{", b"\xff\xfe\x00", b'{"document": "\xe9"}', b"\x80abc", b"[" * 20_000, b"nonsense", b'{"a": 1}}')
-    for body in (*broken, deep, with_options(b"9" * 5000)):
+    for body in (*broken, deep, endless):
         refused(sent(client, body, path), 400, "invalid_json")
     said = refused(sent(client, b'{"document": "a\nb"}', path), 400, "invalid_json")
     assert said == "The body is not JSON: Invalid control character at character 15."
 
 
-WRONG: list[Any] = [
-    *(b"", [], "text", None, 3, {}, {"document": 5}, {"document": None}, {"document": "a", "documents": ["b"]}),
-    *({"documents": "text"}, {"documents": {"a": 1}}, {"documents": ["a", "b"], "stream": True}),
-    *({"document": "a", name: value} for name in ("explain", "stream") for value in ("yes", 1)),
-    *({"document": "a", "format": value} for value in ("html", None)),
-    *({"document": "a", "options": []}, {"document": "a", "model": 5}),
-]
-
-
-def test_wrong_shapes_and_types(client: TestClient) -> None:
-    for body in WRONG:
-        refused(sent(client, body), 422, "invalid_request")
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", [], "text", None, 3, {}, {"document": 5}, {"document": None}, {"document": "a", "documents": ["b"]}),
+        *({"documents": "text"}, {"documents": {"a": 1}}, {"documents": ["a", "b"], "stream": True}),
+        *({"document": "a", name: value} for name in ("explain", "stream") for value in ("yes", 1)),
+        *({"document": "a", "format": value} for value in ("html", None)),
+        *({"document": "a", "options": []}, {"document": "a", "model": 5}),
+    ],
+    ids=str,
+)
+def test_wrong_shapes_and_types(client: TestClient, body: Any) -> None:
+    refused(sent(client, body), 422, "invalid_request")
 
 
 @pytest.mark.parametrize(
@@ -127,9 +125,8 @@ def test_a_body_full_of_mistakes_gives_one_error(body: dict[str, Any]) -> None:
 
 def test_documents_without_text(client: TestClient) -> None:
     comment = {"document": "<!-- Nothing. -->", "format": "markdown"}
-    for body in ({"document": ""}, {"document": " \n\t"}, {"documents": ["a", ""]}, comment):
-        refused(sent(client, body), 422, "empty_document")
-    refused(sent(client, {"inputs": ["", "a"]}, "/"), 422, "empty_document")
+    for body in ({"document": ""}, {"document": " \n\t"}, {"documents": ["a", ""]}, comment, {"inputs": ["", "a"]}):
+        refused(sent(client, body, "/" if "inputs" in body else "/v1/summarize"), 422, "empty_document")
     for path, none in (("/", "inputs"), ("/v1/summarize", "documents")):
         message = refused(sent(client, {none: []}, path), 422, "empty_document")
         assert message == "The list of documents is empty; give at least one text."
@@ -177,29 +174,23 @@ def test_half_characters_become_the_replacement_character(client: TestClient) ->
 # ----------------------------------------------------------------------------------------------- token
 
 
-@pytest.fixture(scope="module")
-def guarded(summarizer: Summarizer) -> Any:
-    with TestClient(create_app({"tiny": summarizer}, token="s3cret-token")) as client:
-        yield client
-
-
-def test_the_token_is_asked_for_where_there_is_work(guarded: TestClient) -> None:
+def test_the_token_is_asked_for_where_there_is_work(summarizer: Summarizer) -> None:
     body = {"document": DOCUMENTS[0], "model": "lead"}
     wrong = ("Bearer wrong", "Bearer s3cret-token2", "Bearer", "Basic s3cret-token", "s3cret-token", b"Bearer \xff\xfe")
-    for headers in ({}, *({"Authorization": given} for given in wrong)):
-        response = guarded.post("/v1/summarize", json=body, headers=headers)
-        refused(response, 401, "unauthorized")
-        assert response.headers["www-authenticate"].startswith("Bearer")
-    for path in ("/v1/models", "/metrics"):
-        refused(guarded.get(path), 401, "unauthorized")
-    refused(guarded.post("/", json={"inputs": "a"}), 401, "unauthorized")
-    refused(guarded.post("/v1/summarize", content=b"x" * 3_000_000), 401, "unauthorized")
-    for path in ("/", "/health", "/openapi.json"):
-        assert guarded.get(path).status_code == 200
-    for scheme in ("Bearer", "bearer"):
-        given = {"Authorization": f"{scheme} s3cret-token"}
-        assert guarded.post("/v1/summarize", json=body, headers=given).status_code == 200
-        assert guarded.get("/metrics", headers=given).status_code == 200
+    with TestClient(create_app({"tiny": summarizer}, token="s3cret-token")) as guarded:
+        for headers in ({}, *({"Authorization": given} for given in wrong)):
+            response = guarded.post("/v1/summarize", json=body, headers=headers)
+            refused(response, 401, "unauthorized")
+            assert response.headers["www-authenticate"].startswith("Bearer")
+        for path in ("/v1/models", "/metrics"):
+            refused(guarded.get(path), 401, "unauthorized")
+        refused(guarded.post("/", json={"inputs": "a"}), 401, "unauthorized")
+        refused(guarded.post("/v1/summarize", content=b"x" * 3_000_000), 401, "unauthorized")
+        assert [guarded.get(path).status_code for path in ("/", "/health", "/openapi.json")] == [200] * 3
+        for scheme in ("Bearer", "bearer"):
+            given = {"Authorization": f"{scheme} s3cret-token"}
+            assert guarded.post("/v1/summarize", json=body, headers=given).status_code == 200
+            assert guarded.get("/metrics", headers=given).status_code == 200
 
 
 # ------------------------------------------------------------------------------------ headers and the log
@@ -217,11 +208,11 @@ def test_every_answer_has_an_id_and_the_headers(client: TestClient) -> None:
 
 
 def test_a_line_of_log_names_the_work_but_never_the_text(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
-    access = logging.getLogger("catchline.access")
-    access.propagate = True
+    logging.getLogger("catchline.access").propagate = True
     body = {"documents": ["Zebratown sees Xanadu ."], "model": "lead"}
     with caplog.at_level(logging.INFO):
         response = client.post("/v1/summarize", json=body, headers={"X-Request-ID": "abc"})
+        client.post("/v1/summarize", json={**body, "documents": ["\u200b"], "model": "tiny", "stream": True})
         client.post("/v1/summarize?document=Xanadu", json={"document": 5})
         client.get("/Xanadu")
         client.post("/v1/summarize", json={"document": "a", "model": "Xanadu", "options": {"Xanadu": 1}})
@@ -231,26 +222,19 @@ def test_a_line_of_log_names_the_work_but_never_the_text(client: TestClient, cap
     assert (first["model"], first["documents"], first["method"]) == ("lead", 1, "POST")
     assert first["bytes_out"] == len(response.content)
     assert {"time", "client", "ms", "queue_ms"} <= first.keys()
-    assert [line.get("code") for line in failed] == ["invalid_request", "not_found", "unknown_model"]
+    codes = ["empty_document", "invalid_request", "not_found", "unknown_model"]
+    assert ([line.get("code") for line in failed], failed[0]["status"]) == (codes, 200)
     assert "Zebratown" not in caplog.text
-    assert all("Xanadu" not in json.dumps(line) for line in (*lines[:2], *lines[3:]))
-    caplog.clear()
-    with caplog.at_level(logging.INFO):
-        client.post("/v1/summarize", json={**body, "documents": ["\u200b"], "model": "tiny", "stream": True})
-    [line] = [json.loads(record.message) for record in caplog.records if record.name == "catchline.access"]
-    assert (line["status"], line["code"]) == (200, "empty_document")
+    assert all("Xanadu" not in json.dumps(line) for line in lines if line.get("code") != "not_found")
 
 
 def test_a_bug_is_a_500_with_an_id_and_the_service_goes_on(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(*given: Any, **options: Any) -> Any:
-        raise KeyError("Zebratown")
-
     with monkeypatch.context() as patch:
-        patch.setattr("catchline.server.service.or_extract", broken)
+        patch.setattr("catchline.server.service.or_extract", None)  # which is called
         response = client.post("/v1/summarize", json={"document": DOCUMENTS[0]})
-    assert "Zebratown" not in refused(response, 500, "internal_error")
+    assert "NoneType" not in refused(response, 500, "internal_error")
     assert any(record.exc_info for record in caplog.records)
     assert client.post("/v1/summarize", json={"document": DOCUMENTS[0]}).status_code == 200
 

@@ -104,12 +104,9 @@ def test_refused_connections_fill_no_log(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(logging, "raiseExceptions", True)
     errors = io.StringIO()
     log_to(io.StringIO(), errors)
-    for name, level, text in (
-        ("uvicorn.error", logging.WARNING, "Exceeded concurrency limit."),
-        ("uvicorn.error", logging.ERROR, "a bug"),
-        ("catchline.server", logging.WARNING, "a note"),
-    ):
-        logging.getLogger(name).log(level, text)
+    logging.getLogger("uvicorn.error").warning("Exceeded concurrency limit.")
+    logging.getLogger("uvicorn.error").error("a bug")
+    logging.getLogger("catchline.server").warning("a note")
     assert [line.rpartition(": ")[2] for line in errors.getvalue().splitlines()] == ["a bug", "a note"]
 
 
