@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 
-from catchline.config.names import MODELS, build
+from catchline.config.names import MODELS, TOKENIZERS, build
 from catchline.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
 from catchline.models.folder import save_model_folder
-from catchline.text.tokenizer import WordTokenizer
 from samples import BART, EOS, IDS, SEE, TRANSFORMER
 
 DOCUMENTS = [
@@ -72,14 +71,16 @@ def save_tiny_model(
     path: Path,
     texts: Sequence[str] = DOCUMENTS,
     *,
+    kind: str = "word",
     max_source_tokens: int = 40,
     search: dict[str, Any] | None = None,
     **config: Any,
 ) -> Path:
-    """Save one whose vocabulary is that of ``texts`` without Zebratown and Ellinghaus; ``config`` is of `Seq2Seq`."""
+    """Save one whose vocabulary is that of ``texts`` without Zebratown and Ellinghaus; ``kind`` is of its tokenizer,
+    ``config`` of `Seq2Seq`."""
     spec = {"type": "seq2seq", "embedding_size": 8, "encoder_hidden": 8, "hidden_size": 8, **config}
     search = search or {"beam_size": 2, "max_length": 7, "min_length": 3}
-    return _saved(path, "tiny", spec, 3, texts, (0.9, 0.9), search, max_source_tokens)
+    return _saved(path, "tiny", spec, 3, texts, (0.9, 0.9), search, max_source_tokens, kind)
 
 
 def save_case(path: Path, name: str, spread: float = 0.7) -> Path:
@@ -97,9 +98,10 @@ def _saved(
     spreads: tuple[float, float],
     search: dict[str, Any],
     max_source_tokens: int,
+    kind: str = "word",
 ) -> Path:
     torch.manual_seed(seed)
-    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+    tokenizer = build("tokenizer", TOKENIZERS, {"type": kind, **({"min_frequency": 1} if kind == "word" else {})})
     tokenizer.train([text.replace("Zebratown", "").replace("Ellinghaus", "") for text in texts])
     model = build("model", MODELS, spec, vocab_size=tokenizer.vocab_size, **IDS).eval()
     for parameter in model.parameters():

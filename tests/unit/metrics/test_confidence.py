@@ -29,6 +29,7 @@ from catchline.summarizer.summarize import or_extract
 from catchline.text.tokenizer import WordTokenizer
 from catchline.types import Hypothesis, Record, Summary, TokenizedText
 
+RUSSIAN = "Река поднялась на два метра. Мост закрыт."
 DOCUMENT = "The river rose by two metres in the night. The bridge was closed. Nobody was hurt when the river rose."
 
 
@@ -62,15 +63,11 @@ def test_facts_of_a_summary_counted_by_hand() -> None:
     assert facts_of(hypothesis, [], source, 1, "")["word_ratio"] == 0.0  # a calibration without ratios
 
 
-def test_confidence_is_the_logistic_of_the_standardised_facts() -> None:
-    one = calibration()
-    one = replace(one, mean=(2.0, *one.mean[1:]), deviation=(0.5, *one.deviation[1:]))
-    assert one.confidence(facts_with(mean_log_prob=3.0)) == pytest.approx(1 / (1 + math.exp(-3.0)))
-    assert 0 < one.confidence(facts_with(mean_log_prob=-1e9)) < 1e-9
-
-
-def test_a_text_out_of_domain_is_told_why() -> None:
+def test_confidence_is_the_logistic_of_the_standardised_facts_and_domains_are_told() -> None:
     one = replace(calibration(), most_ratio=0.1)
+    scaled = replace(one, mean=(2.0, *one.mean[1:]), deviation=(0.5, *one.deviation[1:]))
+    assert scaled.confidence(facts_with(mean_log_prob=3.0)) == pytest.approx(1 / (1 + math.exp(-3.0)))
+    assert 0 < scaled.confidence(facts_with(mean_log_prob=-1e9)) < 1e-9
     assert one.out_of_domain(facts_with()) == ""
     assert "training texts" in one.out_of_domain(facts_with(word_ratio=0.2))
     assert "60% of its words are unknown" in one.out_of_domain(facts_with(word_ratio=0.2, source_unknown=0.6))
@@ -88,19 +85,13 @@ def test_texts_of_another_kind_are_out_of_domain() -> None:
     own = drawn(software, 200, 1)
     tokenizer.train([*own, people])
     made = with_domain(calibration(), SimpleNamespace(tokenizer=tokenizer, text=TextConfig()), own)
-    shares = english_shares(tokenizer)
+    shares, ratios = english_shares(tokenizer), unpacked(made.word_ratios)
     assert shares.sum() == pytest.approx(1.0)
     assert shares[tokenizer.encode("the").ids[0]] > 10 * shares[tokenizer.encode("she").ids[0]] > 0
-
-    def share(texts: list[str]) -> float:
-        ratios = unpacked(made.word_ratios)
-        return float(
-            np.mean([mean_ratio(word_ids(tokenizer.encode(text)), ratios) > made.most_ratio for text in texts])
-        )
-
-    assert share(drawn(people, 20, 3)) == 1.0
-    assert share(["Вчера выпал снег и закрыли аэропорт"]) == 1.0
-    assert share(drawn(software, 200, 4)) < 0.05
+    kinds = (drawn(people, 20, 3), ["Вчера выпал снег и закрыли аэропорт"], drawn(software, 200, 4))
+    means = [[mean_ratio(word_ids(tokenizer.encode(text)), ratios) for text in kind] for kind in kinds]
+    assert min(means[0] + means[1]) > made.most_ratio
+    assert np.mean(np.array(means[2]) > made.most_ratio) < 0.05
 
 
 @pytest.mark.parametrize(
@@ -170,12 +161,8 @@ def test_a_calibration_is_stored_and_a_damaged_one_refused(tmp_path: Path) -> No
     calibration(0.25).save(tmp_path)
     assert Calibration.load(tmp_path) == calibration(0.25)
     good = (tmp_path / "calibration.json").read_text()
-    for wrong in (
-        "{",
-        good.replace("0.25", "2.5"),
-        good.replace('"deviation": [\n    1.0', '"deviation": [\n    0.0'),
-        "[]",
-    ):
+    nought = good.replace('"deviation": [\n    1.0', '"deviation": [\n    0.0')
+    for wrong in ("{", "[]", good.replace("0.25", "2.5"), nought):
         (tmp_path / "calibration.json").write_text(wrong)
         with pytest.raises(ModelError, match=r"calibration.json is damaged .* run `catchline calibrate`"):
             Calibration.load(tmp_path)
@@ -213,14 +200,13 @@ def test_the_threshold_is_the_one_with_which_most_answers_are_accepted(
 
 
 def test_what_counts_as_accepted() -> None:
-    records = [Record(DOCUMENT, "River rises by two metres", id=str(n)) for n in range(4)]
-    texts = [
-        "river rises by two metres",
-        "river rises river rises by two metres",
-        "river rises by nine metres",
-        "bridge",
-    ]
-    assert accepted(texts, records, accept=0.4) == [True, False, False, False]
-    text = "Река поднялась на два метра. Мост закрыт."
-    records = [Record(text, "Река поднялась на два метра"), Record(text, "Мост закрыт")]
-    assert accepted(["Река поднялась на два метра"] * 2, records, accept=0.4) == [True, False]
+    right = "River rises by two metres"
+    for document, reference, text, is_right in (
+        (DOCUMENT, right, right.lower(), True),
+        (DOCUMENT, right, "river rises river rises by two metres", False),
+        (DOCUMENT, right, "river rises by nine metres", False),
+        (DOCUMENT, right, "bridge", False),
+        (RUSSIAN, "Река поднялась на два метра", "Река поднялась на два метра", True),
+        (RUSSIAN, "Мост закрыт", "Река поднялась на два метра", False),
+    ):
+        assert accepted([text], [Record(document, reference)], accept=0.4) == [is_right]

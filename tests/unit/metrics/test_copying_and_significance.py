@@ -37,6 +37,9 @@ def test_fragments_and_their_statistics():
     assert coverage_and_density(shared_runs(summary, SOURCE)) == pytest.approx((5 / 6, 13 / 6))
     assert coverage_and_density(shared_runs([], SOURCE)) is None
     assert coverage_and_density(shared_runs(SOURCE, SOURCE)) == (1.0, len(SOURCE))
+    summary, reference = ["the", "red", "wall", "hit", "the", "car"], ["red", "car"]
+    in_both = (shared_runs(summary, other) for other in (SOURCE, reference))
+    assert over_copied(summary, *in_both) == ["the", "wall", "hit", "the"]
 
 
 def test_measures_are_what_their_definitions_say():
@@ -154,8 +157,7 @@ def test_p_of_the_bootstrap_is_two_sided(differences: list[float], p: float, sig
 def test_p_is_never_zero() -> None:
     ones, zeros = [1.0] * 20, [0.0] * 20
     assert paired_bootstrap(ones, zeros, samples=99).p == 2 / 100
-    assert approximate_randomization(ones, zeros, samples=99).p == 1 / 100
-    assert approximate_randomization(zeros, ones, samples=99).p == 1 / 100
+    assert [approximate_randomization(*both, samples=99).p for both in ((ones, zeros), (zeros, ones))] == [1 / 100] * 2
 
 
 def test_the_interval_is_that_of_the_resampled_means() -> None:
@@ -190,13 +192,9 @@ def test_students_test_is_scipys() -> None:
         found, expected = paired_t_test(one, two), stats.ttest_rel(one, two)
         assert (found.statistic, found.p) == pytest.approx((expected.statistic, expected.pvalue))
         assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval(0.95)))
-
-
-def test_students_test_without_any_spread() -> None:
-    assert (paired_t_test([1.0, 1.0], [1.0, 1.0]).p, paired_t_test([1.0, 1.0], [1.0, 1.0]).statistic) == (1.0, 0.0)
-    for sign in (1.0, -1.0):
-        found = paired_t_test([sign, sign], [0.0, 0.0])
-        assert (found.p, found.statistic) == (0.0, sign * float("inf"))
+    for value, p, statistic in ((0.0, 1.0, 0.0), (1.0, 0.0, math.inf), (-1.0, 0.0, -math.inf)):  # without any spread
+        found = paired_t_test([value, value], [0.0, 0.0])
+        assert (found.p, found.statistic) == (p, statistic)
 
 
 def test_holm_multiplies_by_what_is_left_and_never_falls() -> None:
@@ -208,15 +206,13 @@ def test_holm_multiplies_by_what_is_left_and_never_falls() -> None:
 
 @pytest.mark.parametrize("test", [paired_bootstrap, approximate_randomization, paired_t_test])
 def test_wrong_scores_are_refused(test):
-    with pytest.raises(DataError, match="2 and 1"):
-        test([1.0, 2.0], [1.0])
-    with pytest.raises(DataError):
-        test([], [])
-    with pytest.raises(DataError, match="finite"):
-        test([1.0, math.nan], [1.0, 2.0])
-
-
-def test_too_few_documents_are_refused():
+    for first, second, said in (
+        ([1.0, 2.0], [1.0], "2 and 1"),
+        ([], [], None),
+        ([1.0, math.nan], [1.0, 2.0], "finite"),
+    ):
+        with pytest.raises(DataError, match=said):
+            test(first, second)
     with pytest.raises(DataError, match="at least two"):
         paired_t_test([1.0], [2.0])
     with pytest.raises(DataError, match="at least one score"):
