@@ -37,9 +37,6 @@ def test_fragments_and_their_statistics():
     assert coverage_and_density(shared_runs(summary, SOURCE)) == pytest.approx((5 / 6, 13 / 6))
     assert coverage_and_density(shared_runs([], SOURCE)) is None
     assert coverage_and_density(shared_runs(SOURCE, SOURCE)) == (1.0, len(SOURCE))
-    summary, reference = ["the", "red", "wall", "hit", "the", "car"], ["red", "car"]
-    in_both = (shared_runs(summary, other) for other in (SOURCE, reference))
-    assert over_copied(summary, *in_both) == ["the", "wall", "hit", "the"]
 
 
 def test_measures_are_what_their_definitions_say():
