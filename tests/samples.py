@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from catchline.config.names import MODELS, build
+from catchline.config.names import MODELS, OBJECTIVES, build
 from catchline.models.seq2seq import Seq2Seq
 from catchline.types import PLAIN_PASS, ModelOutput, TrainingBatch, UpdateContext
 
@@ -165,6 +165,22 @@ def gradients(model: torch.nn.Module) -> dict[str, Tensor]:
     return {
         name: torch.zeros_like(p) if p.grad is None else p.grad.detach().clone() for name, p in model.named_parameters()
     }
+
+
+def trained_loss(
+    model: Any,
+    batch: TrainingBatch,
+    specs: list[dict[str, Any]],
+    context: UpdateContext = PLAIN_PASS,
+    hint: bool = True,
+) -> Tensor:
+    """The loss of objectives as the training loop makes it; ``hint``: the pass is told what each token weighs."""
+    objectives = [build("objective", OBJECTIVES, spec) for spec in specs]
+    for objective in objectives if hint else ():
+        context = objective.wants(batch, context)
+    output = model(batch, context=context)
+    terms = [objective(output, batch, context) for objective in objectives]
+    return sum(term.weight * term.sum / term.count for term in terms)
 
 
 def total(output: ModelOutput) -> Tensor:

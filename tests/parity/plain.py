@@ -17,9 +17,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from catchline.config.names import OBJECTIVES, build
 from catchline.types import TrainingBatch, UpdateContext
-from samples import PAD, UNK, VOCAB, assert_same, gradients
+from samples import PAD, UNK, VOCAB, assert_same, gradients, trained_loss
 
 Parameters = Mapping[str, Tensor]
 TOLERANCE = 1e-10
@@ -205,21 +204,31 @@ class Reader(ABC):
 # --------------------------------------------------------------------------------------- comparisons
 
 
-def loss_of(model: Any, batch: TrainingBatch, reduction: str, *, hint: bool = True, forced: Any = None) -> Tensor:
-    """The toolkit's own loss, as the training loop makes it; 0.7 of the coverage losses, where there are any."""
-    nll = build("objective", OBJECTIVES, {"type": "nll", "reduction": reduction})
-    coverage = build("objective", OBJECTIVES, {"type": "coverage", "reduction": reduction, "weight": 0.7})
-    context = UpdateContext(forced_mask=forced)
-    output = model(batch, context=nll.wants(batch, context) if hint else context)
-    terms = [nll(output, batch), coverage(output, batch)]
-    return sum(term.weight * term.sum / term.count for term in terms)
+def agree(model: Any, loss: Tensor, expected: Tensor, tolerance: float = 1e-9) -> None:
+    """Two losses of the model's own parameters, and their gradients."""
+    torch.testing.assert_close(loss, expected, atol=TOLERANCE, rtol=0)
+    found = []
+    for value in (loss, expected):
+        model.zero_grad()
+        value.backward()
+        found.append(gradients(model))
+    assert_same(*found, tolerance)
 
 
-def compare(model: Any, reference: Reader, batch: TrainingBatch, reduction: str = "token", **options: Any) -> None:
-    """The loss and all gradients; ``options`` are those of `loss_of`."""
-    loss = loss_of(model, batch, reduction, **options)
+def compare(
+    model: Any,
+    reference: Reader,
+    batch: TrainingBatch,
+    reduction: str = "token",
+    *,
+    hint: bool = True,
+    forced: Any = None,
+) -> None:
+    """The loss, with 0.7 of the coverage losses where there are any, and all gradients."""
+    specs = [{"type": "nll", "reduction": reduction}, {"type": "coverage", "reduction": reduction, "weight": 0.7}]
+    loss = trained_loss(model, batch, specs, UpdateContext(forced_mask=forced), hint)
     loss.backward()
-    expected = reference.loss(examples_of(batch, options.get("forced")), reduction, 0.7)
+    expected = reference.loss(examples_of(batch, forced), reduction, 0.7)
     expected.backward()
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), abs=TOLERANCE, rel=TOLERANCE)
     wanted = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in reference.p.items()}

@@ -12,13 +12,25 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from catchline.config.base import validate
 from catchline.config.loading import load_recipe, resolve_run
-from catchline.config.names import MODELS, OBJECTIVES, build
+from catchline.config.names import MODELS, build
 from catchline.errors import ConfigError
 from catchline.kernels import attention, dispatch, vocabulary
 from catchline.layers.recurrent import Recurrence
 from catchline.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from catchline.types import PLAIN_PASS, Batch, UpdateContext
-from samples import ATTENTION, COVERAGE, PLAIN, SEE, VOCAB, assert_same, backward, random_batch, tiny_seq2seq, total
+from catchline.types import PLAIN_PASS, UpdateContext
+from samples import (
+    ATTENTION,
+    COVERAGE,
+    PLAIN,
+    SEE,
+    VOCAB,
+    assert_same,
+    backward,
+    random_batch,
+    tiny_seq2seq,
+    total,
+    trained_loss,
+)
 from watching import watch
 
 # name: (settings, does one fused call run all decoder steps at once?)
@@ -202,11 +214,7 @@ def test_initial_values_of_see_et_al() -> None:
 # ------------------------------------------------------------------------------- switches
 
 
-def nll(model: Seq2Seq, batch: Batch) -> Tensor:
-    layers = [build("objective", OBJECTIVES, {"type": kind}) for kind in ("nll", "coverage")]
-    output = model(batch)
-    terms = [layer(output, batch) for layer in layers]
-    return sum(term.sum / term.count for term in terms)
+NLL = [{"type": "nll"}, {"type": "coverage"}]
 
 
 @pytest.mark.parametrize("options", [{}, {k: v for k, v in SEE.items() if k != "attention"}], ids=["fused", "loop"])
@@ -219,7 +227,7 @@ def test_switching_coverage_on(options: dict[str, Any]) -> None:
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
     for _ in range(2):
         optimizer.zero_grad()
-        nll(model, batch).backward()
+        trained_loss(model, batch, NLL).backward()
         optimizer.step()
     vector = model.attention.coverage_vector
     assert vector.eq(0).all()
@@ -232,7 +240,7 @@ def test_switching_coverage_on(options: dict[str, Any]) -> None:
     assert after.coverage_losses is not None
     assert "coverage" in model.start(model.encode(batch))["attention"], "in decoding too"
     optimizer.zero_grad()
-    nll(model, batch).backward()
+    trained_loss(model, batch, NLL).backward()
     optimizer.step()
     assert vector.abs().min() > 0
     model.switch({"coverage": False})
