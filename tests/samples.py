@@ -146,18 +146,17 @@ SEE = {
 def tiny_seq2seq(*, vocab_size: int = VOCAB, seed: int = 0, scale: float = 0.6, **options: Any) -> Seq2Seq:
     """A float64 model of a few units, every parameter drawn from U(-scale, scale) (also those that start at zero)."""
     spec = {"type": "seq2seq", **TINY, **options}
-    model = build("model", MODELS, spec, vocab_size=vocab_size, **IDS).double()
-    randomise(model, seed=seed, scale=scale)
-    return model
+    return randomise(build("model", MODELS, spec, vocab_size=vocab_size, **IDS).double(), seed=seed, scale=scale)
 
 
-def randomise(model: torch.nn.Module, *, seed: int = 0, scale: float = 0.6) -> None:
-    """Draw every parameter from U(-scale, scale)."""
+def randomise(model: Any, *, seed: int = 0, scale: float = 0.6) -> Any:
+    """The model, every parameter drawn from U(-scale, scale)."""
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             noise = torch.rand(parameter.shape, generator=g, dtype=torch.float64)
             parameter.copy_((2 * noise - 1) * scale)
+    return model
 
 
 def gradients(model: torch.nn.Module) -> dict[str, Tensor]:

@@ -36,9 +36,7 @@ every_attention = pytest.mark.parametrize("spec", CASES, ids=lambda spec: "-".jo
 
 
 def attention_of(spec: dict[str, Any]) -> Attention:
-    attention = build("attention", ATTENTIONS, spec, memory_size=D, query_size=Q).double()
-    randomise(attention, scale=1.0)
-    return attention
+    return randomise(build("attention", ATTENTIONS, spec, memory_size=D, query_size=Q).double(), scale=1.0)
 
 
 def memory_of(states: Tensor | None = None, mask: Tensor = MASK) -> Memory:

@@ -49,9 +49,7 @@ HEADS, WIDTH = 2, F // 2
 
 def head_of(spec: dict[str, Any], seed: int = 0) -> CopyHead:
     context = {"projection": VocabularyProjection(F, V), "gate_size": G, "unk_id": UNK}
-    head = build_copy_head(spec, captured=True, special_ids=[3], **context).double()
-    randomise(head, seed=seed, scale=1.0)
-    return head
+    return randomise(build_copy_head(spec, captured=True, special_ids=[3], **context).double(), seed=seed, scale=1.0)
 
 
 def first_positions(ids: Tensor) -> Tensor:

@@ -97,9 +97,7 @@ def built(name: str) -> SummarizationModel:
 
 
 def model_of(name: str) -> SummarizationModel:
-    model = built(name).double().eval()
-    randomise(model, scale=0.5)
-    return model
+    return randomise(built(name).double().eval(), scale=0.5)
 
 
 @cache

@@ -174,9 +174,7 @@ def options_of(name: str) -> dict[str, Any]:
 
 def model_of(name: str) -> Transformer:
     spec = BASE | {"opponent": options_of(name)}
-    model = build("model", MODELS, spec, vocab_size=VOCAB, **IDS).double().eval()
-    randomise(model, scale=0.9, seed=3)
-    return model
+    return randomise(build("model", MODELS, spec, vocab_size=VOCAB, **IDS).double().eval(), scale=0.9, seed=3)
 
 
 def reference_steps(name: str, model: Transformer, batch: Batch) -> tuple[list[list[ReferenceStep]], Any]:

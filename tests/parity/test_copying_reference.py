@@ -59,9 +59,7 @@ EXACT = {"atol": 1e-10, "rtol": 0}
 
 def model_of(name: str, **base: Any) -> Transformer:
     spec = TRANSFORMER | base | {"head": CASES[name]}
-    model = build("model", MODELS, spec, vocab_size=VOCAB, **IDS).double().eval()
-    randomise(model, scale=0.9, seed=3)
-    return model
+    return randomise(build("model", MODELS, spec, vocab_size=VOCAB, **IDS).double().eval(), scale=0.9, seed=3)
 
 
 def documents_of(model: Transformer, batch: Batch) -> list[Document]:

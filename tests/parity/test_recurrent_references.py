@@ -128,8 +128,7 @@ def made(name: str, seed: int, scale: float = 0.6) -> tuple[Any, Reader]:
     """A model and its reference."""
     if name in DISTRACTION:
         spec = {"type": "distraction", "embedding_size": 5, "hidden_size": 4, **DISTRACTION[name]}
-        model = build("model", MODELS, spec, vocab_size=VOCAB, **IDS).double()
-        randomise(model, seed=seed, scale=scale)
+        model = randomise(build("model", MODELS, spec, vocab_size=VOCAB, **IDS).double(), seed=seed, scale=scale)
         return model, DistractionReference(model)
     model = tiny_seq2seq(seed=seed, scale=scale, **(HEADLINE | DISTRACTED_WRITERS)[name])
     return model, Reference(model) if name in HEADLINE else DistractedReference(model)

@@ -108,9 +108,7 @@ def position(index: int) -> Tensor:
 
 def test_the_model_is_the_documented_one() -> None:
     sizes = {"hidden_size": SIZE, "num_heads": HEADS, "feed_forward_size": INNER}
-    spec = TRANSFORMER | sizes
-    own = build("model", MODELS, spec, vocab_size=VOCAB, **IDS).double()
-    randomise(own)
+    own = randomise(build("model", MODELS, TRANSFORMER | sizes, vocab_size=VOCAB, **IDS).double())
     reference, batch = Reference(own), random_batch()
     log_probs = reference(batch)
     gold = batch.target_ids.masked_fill(batch.target_ids >= VOCAB, UNK)

@@ -122,8 +122,8 @@ def test_equal_seeds_give_equal_bases(spec: dict[str, Any], part: str) -> None:
 @pytest.mark.parametrize("name", MODELS_WITH_ONE)
 @torch.no_grad()
 def test_what_a_step_is_worth(name: str) -> None:
-    model, batch = built_contrastive(MODELS_WITH_ONE[name]).double().eval(), random_batch(seed=1)
-    randomise(model, scale=0.8, seed=2)
+    model = randomise(built_contrastive(MODELS_WITH_ONE[name]).double().eval(), scale=0.8, seed=2)
+    batch = random_batch(seed=1)
 
     def step(**switches: Any) -> Any:
         model.switch({"decode_score": "joint", "lambda_decode": 0.2} | switches)

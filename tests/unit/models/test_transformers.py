@@ -36,9 +36,7 @@ def first_weights(*, vocab_size: int = VOCAB, seed: int = 0, **options: Any) -> 
 
 
 def tiny(**options: Any) -> Transformer:
-    model = first_weights(**options).double().eval()
-    randomise(model, scale=0.5)
-    return model
+    return randomise(first_weights(**options).double().eval(), scale=0.5)
 
 
 # ---------------------------------------------------------------------------------- the beginning
