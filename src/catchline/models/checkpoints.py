@@ -364,7 +364,7 @@ def _check_options(options: PretrainedConfig, plain: bool) -> None:
             raise ConfigError(f"{name} is {str(value)[:60]!r}, and a share between 0 and 1 was expected.")
         if isinstance(value, int) and value < 0 and not name.endswith("_id"):
             raise ConfigError(f"{name} is {value}, and no number below zero was expected.")
-        if isinstance(value, int) and name.endswith("layers") and value > MOST_LAYERS:
+        if isinstance(value, int) and name.endswith(("layers", "experts")) and value > MOST_LAYERS:
             raise ConfigError(f"{name} is {value}, and at most {MOST_LAYERS:,} were expected.")
     if options.model_type in SINES and options.max_position_embeddings * options.d_model > MOST_SINES:
         raise ConfigError(

@@ -71,6 +71,7 @@ def test_a_bart_model_saved_as_ours_needs_no_checkpoint_any_more(folder: Path, t
     ("key", "value"),
     [
         ("encoder_layers", 10**9),
+        ("num_experts", 10**9),
         ("d_model", 0),
         ("pad_token_id", 10**9),
         ("eos_token_id", "x"),
