@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 
-from catchline.layers.attention.distraction import DistractionAttention
+from catchline.layers.attention.additive import DistractionAttention
 from catchline.layers.recurrent import GruCell, Recurrence
 from catchline.models.distraction import Distraction, TwoLevelDecoder
 from catchline.types import Batch

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from catchline import kernels
 from catchline.errors import ConfigError
-from catchline.kernels import attention, dispatch, graph, packed, recurrences, vocabulary, windows
+from catchline.kernels import attention, dispatch, graph, packed, recurrences, vocabulary
 from catchline.layers.recurrent import PaperRecurrence, Recurrence
 from catchline.papers import coarse_to_fine, coconet, distraction, pointer_generator
 from samples import rand
@@ -116,8 +116,8 @@ PAIRS: dict[str, Pair] = {
     ),
     "recurrences.copying_history": recurrence(True),
     "with s alone": recurrence(False),
-    "windows.max_over_windows": (
-        lambda *x: windows.max_over_windows(IDS, MASK, *x),
+    "attention.max_over_windows": (
+        lambda *x: attention.max_over_windows(IDS, MASK, *x),
         lambda *x: coarse_to_fine.max_over_windows(IDS, MASK, *x),
         FILTERS,
     ),

@@ -36,7 +36,7 @@ MODELS: Table = {
 }
 ATTENTIONS: Table = {
     "additive": "catchline.layers.attention.additive:AdditiveAttention",
-    "distraction": "catchline.layers.attention.distraction:DistractionAttention",
+    "distraction": "catchline.layers.attention.additive:DistractionAttention",
 }
 CHUNK_ATTENTIONS: Table = {
     "coarse_to_fine": "catchline.layers.attention.chunked:CoarseToFineAttention",

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from catchline.errors import refuse_unknown
-from catchline.kernels import attention, packed, recurrences, vocabulary, windows
+from catchline.kernels import attention, packed, recurrences, vocabulary
 from catchline.kernels.packed import Map
 from catchline.kernels.vocabulary import Derivative
 from catchline.papers import coarse_to_fine, coconet, distraction, pointer_generator
@@ -45,7 +45,7 @@ final_distribution = vocabulary.final_distribution if ENABLED else _plain_distri
 distracted_scores = attention.distracted_scores if ENABLED else distraction.attention_scores
 gru = recurrences.paper_gru if ENABLED else distraction.gru
 # coarse to fine
-max_over_windows = windows.max_over_windows if ENABLED else coarse_to_fine.max_over_windows
+max_over_windows = attention.max_over_windows if ENABLED else coarse_to_fine.max_over_windows
 # CoCoNet
 mean_attention = attention.mean_attention if ENABLED else coconet.mean_attention
 copying_history = recurrences.copying_history if ENABLED else None  # all steps at once (none: one after the other)

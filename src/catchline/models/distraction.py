@@ -4,7 +4,7 @@ The rows of its tables from Uni-GRU to M2 are settings of this one model; UNK re
 A step of the two-level decoder (equations 8 to 14):
 
     (10)          s'_t = GRU_2(s_{t-1}, e(y_{t-1}))      the word comes first
-    (11) to (14)  e_t, alpha_t, c'_t, c_t                layers/attention/distraction.py, read with s'_t
+    (11) to (14)  e_t, alpha_t, c'_t, c_t                layers/attention/additive.py, read with s'_t
     (9)           s_t  = GRU_1(s'_t, c_t)                the content second
     (8)           p_t  = softmax(W_o tanh(V_o e(y_{t-1}) + U_o s_t + C_o c_t))
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from catchline.config.names import MODELS, build
 from catchline.config.schema import SearchConfig
 from catchline.errors import ConfigError
-from catchline.kernels.windows import max_over_windows
+from catchline.kernels.attention import max_over_windows
 from catchline.layers.chunks import ChunkStates, make_grid
 from catchline.models.base import SummarizationModel
 from catchline.models.coarse_to_fine import CoarseToFine
