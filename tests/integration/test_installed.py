@@ -49,6 +49,7 @@ TEXT = "The river rose two metres in a night. The town of Ebern was cut off. Hel
 
 WORKING = """
 --help
+summarize text
 summarize lexrank-1 text
 explain lead-1 text
 evaluate lead-1 lexrank-1 --data pairs.jsonl --json

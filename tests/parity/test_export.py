@@ -95,25 +95,6 @@ def test_every_family_equal_to_torch(tmp_path: Path) -> None:
         check(pair)
 
 
-def test_no_torch_is_imported(fast: dict[str, Pair]) -> None:
-    """From the command line, with what the extras bring out of reach."""
-    code = """if True:
-        import sys
-        class Refuse:
-            def find_spec(self, name, path=None, target=None):
-                if name.split('.')[0] in ('torch', 'transformers', 'onnx', 'onnx_ir', 'huggingface_hub'):
-                    raise ModuleNotFoundError(f'No module named {name}', name=name)
-        sys.meta_path.insert(0, Refuse())
-        from catchline.cli.main import main
-        sys.exit(main(sys.argv[1:]))
-    """
-    folder = fast["writer-see"][1]
-    command = [sys.executable, "-c", code, "summarize", str(folder), "-"]
-    done = subprocess.run(command, input=DOCUMENTS[0], capture_output=True, text=True, check=False)
-    expected = Summarizer.from_pretrained(folder).summarize(DOCUMENTS[0]).text
-    assert (done.returncode, done.stdout.strip()) == (0, expected), done.stderr
-
-
 def test_threads_change_no_bit(fast: dict[str, Pair], monkeypatch: pytest.MonkeyPatch) -> None:
     """Documents decoded by several threads at once, each in batches of its own, and graphs that run in two."""
     texts, names, found = [text + " " + more for text in TEXTS for more in TEXTS], set[str](), list[list[Summary]]()
