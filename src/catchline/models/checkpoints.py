@@ -33,7 +33,7 @@ from catchline.layers.transformer import CapturedAttention
 from catchline.layers.vocabulary import BorrowedProjection
 from catchline.models.base import Spec
 from catchline.models.stored import FAMILY, PLAIN, as_model_error, first_line
-from catchline.models.transformer import CapturedTransformer, Decoded, EncodedSource, ReadingConfig
+from catchline.models.transformer import CapturedTransformer, Decoded, EncodedSource, OutputConfig
 from catchline.types import Batch, Memory, Shared, StepOutput, TrainingBatch
 
 ATTENTION = "catchline_folded"
@@ -135,7 +135,7 @@ class BartSummarizer(CapturedTransformer):
     checkpoint's ``decoder_start_token_id``, whatever ``bos_id`` says, and begins with ``forced_bos_token_id`` where the
     checkpoint asks for it."""
 
-    class Config(NetworkConfig, ReadingConfig):
+    class Config(NetworkConfig, OutputConfig):
         """``forced_bos_id`` is the id that every summary begins with (none: what the checkpoint's generation settings
         say)."""
 

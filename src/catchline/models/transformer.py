@@ -91,7 +91,7 @@ class Decoded:
         )
 
 
-class ReadingConfig(ConfigBase):
+class OutputConfig(ConfigBase):
     """``attention_layer`` is the decoder layer whose cross attention copies and explains. ``head`` says how words come
     about: ``vocabulary``, or a copy head, which copies by that attention. ``opponent`` puts an opponent attention on
     one of the layers (`catchline.layers.opponent`)."""
@@ -290,7 +290,7 @@ def behaviour(output: OpponentOutput, batch: TrainingBatch, end_id: int) -> dict
 # ----------------------------------------------------------------------------------------------- our own
 
 
-class TransformerConfig(ReadingConfig, BlocksConfig):
+class TransformerConfig(OutputConfig, BlocksConfig):
     """Sizes are the paper's, and where it is silent its code's."""
 
     encoder_layers: int = Field(6, ge=1, le=1000)
