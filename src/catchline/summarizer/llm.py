@@ -64,7 +64,7 @@ class LanguageModelSystem(System):
             raise ConfigError(f"'{name}' lacks a model or server: write {LANGUAGE_MODEL}MODEL@http://host/v1.")
         self.name, self._model, self._url = name, model, f"http{address.rstrip('/')}/chat/completions"
         self._given = dict(parse_qsl(query)) | dict(settings or {})
-        self._config = self.options({})
+        self.options({})  # refuses what does not fit
 
     def options(self, overrides: Mapping[str, Any]) -> LanguageModelConfig:
         given = {key: _plain(value) for key, value in {**self._given, **overrides}.items()}
