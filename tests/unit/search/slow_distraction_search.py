@@ -70,7 +70,6 @@ class Settings:
     lambdas: tuple[float, float, float]
     variant: str
     accumulate: bool
-    shrink: bool
 
 
 Found = list[tuple[float, list[int], bool]]  # final score, words, finished
@@ -84,45 +83,21 @@ class SlowSearch:
         self.model, self.settings = model, settings
 
     def __call__(self, batch: Batch, readings: dict[Any, Any]) -> Found:
+        """The released code: the best (width - finished) candidates; one in EOS gives up its place."""
         self.readings = readings
         with torch.no_grad():
-            first = Slow([], self.model.start(self.model.encode(batch)))
-            return self._shrinking(first) if self.settings.shrink else self._refilling(first)
-
-    def _shrinking(self, first: Slow) -> Found:
-        """The released code: the best (width - finished) candidates; one in EOS gives up its place."""
-        s = self.settings
-        live, done = [first], Found()
-        for _ in range(s.max_length):
-            candidates = sorted(self._candidates(live), key=lambda c: -c[0])
-            live = []
-            for _, word, grown in candidates[: s.beam - len(done)]:
-                if word == EOS:
-                    done.append(self._final(grown, finished=True))
-                else:
-                    live.append(grown)
-            if not live or len(done) == s.beam:
-                break
-        return sorted(done + [self._final(h, finished=False) for h in live], key=lambda d: -d[0])
-
-    def _refilling(self, first: Slow) -> Found:
-        """The toolkit's usual way (after See et al.): 2K candidates, until K finished; at the end all have to end."""
-        s = self.settings
-        live, done = [first], Found()
-        for step in range(s.max_length + 1):
-            candidates = sorted(self._candidates(live), key=lambda c: -c[0])
-            candidates = [c for c in candidates if step < s.max_length or c[1] == EOS][: 2 * s.beam]
-            live = []
-            for _, word, grown in candidates:
-                if len(live) == s.beam or len(done) == s.beam:
+            live, done = [Slow([], self.model.start(self.model.encode(batch)))], Found()
+            for _ in range(self.settings.max_length):
+                candidates = sorted(self._candidates(live), key=lambda c: -c[0])
+                live = []
+                for _, word, grown in candidates[: self.settings.beam - len(done)]:
+                    if word == EOS:
+                        done.append(self._final(grown, finished=True))
+                    else:
+                        live.append(grown)
+                if not live or len(done) == self.settings.beam:
                     break
-                if word == EOS:
-                    done.append(self._final(grown, finished=True))
-                else:
-                    live.append(grown)
-            if len(done) == s.beam:
-                break
-        return sorted(done, key=lambda d: -d[0])
+            return sorted(done + [self._final(h, finished=False) for h in live], key=lambda d: -d[0])
 
     def _candidates(self, live: list[Slow]) -> Iterator[tuple[float, int, Slow]]:
         """(score that decides in this step, word, what the hypothesis becomes)."""

@@ -114,16 +114,15 @@ def readings(index: int) -> dict[Any, Any]:
     return {}
 
 
-@pytest.mark.parametrize("shrink", [True, False])
 @pytest.mark.parametrize("accumulate", [True, False])
 @pytest.mark.parametrize("variant", ["paper", "released"])
 @pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.slow), 3, 5])
-def test_equals_the_slow_search(beam: int, variant: str, accumulate: bool, shrink: bool) -> None:
+def test_equals_the_slow_search(beam: int, variant: str, accumulate: bool) -> None:
     (model, batch), terms = network(), {"variant": variant, "accumulate": accumulate}
-    rules = {"beam_size": beam, "num_return": beam, "shrink_beam": shrink, "length_normalisation": "predicted"}
+    rules = {"beam_size": beam, "num_return": beam, "shrink_beam": True, "length_normalisation": "predicted"}
     weights = dict(zip(WEIGHTS, LAMBDAS, strict=True))
     config = SearchConfig(max_length=MAX_LENGTH, distraction=weights | terms, **rules)
-    search = SlowSearch(model, Settings(beam, MAX_LENGTH, LAMBDAS, shrink=shrink, **terms))
+    search = SlowSearch(model, Settings(beam, MAX_LENGTH, LAMBDAS, **terms))
     for index, hypotheses in enumerate(decode(model, batch, config, **IDS)):
         expected = search(one_example(batch, index), readings(index))
         assert [(h.ids, h.finished) for h in hypotheses] == [(ids, finished) for _, ids, finished in expected]
