@@ -28,7 +28,7 @@ from catchline.config.loading import load_recipe, resolve_run
 from catchline.config.names import MODELS, build
 from catchline.config.schema import SearchConfig
 from catchline.layers.copying import pointer
-from catchline.layers.vocabulary import VocabularyProjection
+from catchline.layers.copying.pointer import VocabularyProjection
 from catchline.papers.pointer_generator import final_distribution
 from catchline.search.hypotheses import select
 from catchline.search.torch_bridge import decode

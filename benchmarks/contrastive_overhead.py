@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from catchline.layers.vocabulary import VocabularyProjection
+from catchline.layers.copying.pointer import VocabularyProjection
 from paired import (
     BASE,
     SMALL,

@@ -16,10 +16,10 @@ from catchline.layers.copying.pointer import (
     EncoderFeatures,
     GoldTokens,
     HeadInput,
+    VocabularyProjection,
     build_copy_head,
 )
 from catchline.layers.transformer import CapturedAttention
-from catchline.layers.vocabulary import VocabularyProjection
 from catchline.papers.pointer_generator import attention_weights
 from catchline.types import AttentionOutput
 from samples import UNK, rand, randomise

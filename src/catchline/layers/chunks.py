@@ -88,16 +88,10 @@ def make_grid(
         return flat[:, :beyond].view(-1, rows, chunk_words)
 
     words = written(mask, False)
-    return Grid(written(ids, pad_id), words, _own_rows(words, num_chunks), written(tokens, 0))
-
-
-def _own_rows(words: Tensor, num_chunks: int | None) -> Tensor:
-    """(B, C): all rows of a fixed grid; else those up to the document's last word, at least the first."""
-    if num_chunks is not None:
-        return words.new_ones(words.shape[:2])
-    used = words.any(2)
-    used[:, 0] = True
-    return used.flip(1).long().cummax(1).values.flip(1).bool()
+    own = words.new_ones(words.shape[:2])  # all rows of a fixed grid; else up to the document's last word, at least one
+    if num_chunks is None:
+        own[:, 1:] = words.any(2).flip(1).long().cummax(1).values.flip(1).bool()[:, 1:]
+    return Grid(written(ids, pad_id), words, own, written(tokens, 0))
 
 
 # --------------------------------------------------------------------------------------------------- one vector a chunk

@@ -1,10 +1,9 @@
 """The opponent branch: one head's attention, its opponent, and the word probability that grows on it.
 
 The equations are in `catchline.papers.contrastive`; this module holds the parameters. One branch serves the whole
-model:
-it reads the queries, keys and values that one decoder layer has projected anyway, and adds a small feed-forward network
-and its own vocabulary matrix. The subclasses, `catchline.config.names.OPPONENTS`, say what becomes of the largest
-weight (section 3.2.1, Table 3 and footnote 2).
+model: it reads the queries, keys and values that one decoder layer has projected anyway, and adds a small feed-forward
+network and its own vocabulary matrix. The subclasses, `catchline.config.names.OPPONENTS`, say what becomes of the
+largest weight (section 3.2.1, Table 3 and footnote 2).
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ from torch import Tensor, nn
 from catchline.config.base import ConfigBase, validate
 from catchline.errors import ConfigError
 from catchline.layers.attention.additive import Switchable
-from catchline.layers.copying.pointer import GoldTokens, generated
+from catchline.layers.copying.pointer import GoldTokens, VocabularyProjection, generated
 from catchline.layers.transformer import head_attention, initialise
-from catchline.layers.vocabulary import VocabularyProjection
 from catchline.papers import contrastive
 
 DecodeScore = Literal["joint", "pc", "po"]

@@ -28,9 +28,9 @@ from transformers.utils.logging import disable_progress_bar
 from catchline.config.base import ConfigBase
 from catchline.errors import CatchlineError, ConfigError, ModelError
 from catchline.kernels.dispatch import PackableLinear
+from catchline.layers.copying.pointer import BorrowedProjection
 from catchline.layers.opponent import DecoderShape
 from catchline.layers.transformer import CapturedAttention
-from catchline.layers.vocabulary import BorrowedProjection
 from catchline.models.base import Spec
 from catchline.models.stored import FAMILY, PLAIN, as_model_error, first_line
 from catchline.models.transformer import CapturedTransformer, Decoded, EncodedSource, OutputConfig

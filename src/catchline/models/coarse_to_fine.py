@@ -41,8 +41,7 @@ from catchline.layers.chunks import (
     make_grid,
     mixed,
 )
-from catchline.layers.copying.pointer import HeadInput, VocabularyHead
-from catchline.layers.vocabulary import VocabularyProjection
+from catchline.layers.copying.pointer import HeadInput, VocabularyHead, VocabularyProjection
 from catchline.models.base import RecurrentConfig, Spec, SummarizationModel
 from catchline.papers.coarse_to_fine import entropy, final_context, policy_log_prob
 from catchline.types import (

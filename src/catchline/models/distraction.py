@@ -36,9 +36,8 @@ from torch import Tensor, nn
 
 from catchline.config.names import ATTENTIONS, build
 from catchline.layers.attention.additive import AdditiveEnergies, Attention, Switchable
-from catchline.layers.copying.pointer import CopyHead, HeadInput, build_copy_head
+from catchline.layers.copying.pointer import CopyHead, HeadInput, VocabularyProjection, build_copy_head
 from catchline.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Recurrence
-from catchline.layers.vocabulary import VocabularyProjection
 from catchline.models.base import RecurrentConfig, RecurrentModel, Spec, Steps
 from catchline.papers.distraction import readout
 from catchline.types import AttentionOutput, Batch, Memory, Shared, StepOutput

@@ -24,10 +24,9 @@ from torch.nn import functional as F
 
 from catchline.config.names import ATTENTIONS, build
 from catchline.layers.attention.additive import Attention, Switchable
-from catchline.layers.copying.pointer import CopyHead, HeadInput, build_copy_head
+from catchline.layers.copying.pointer import CopyHead, HeadInput, VocabularyProjection, build_copy_head
 from catchline.layers.recurrent import ACTIVATIONS, Recurrence, RecurrentState
 from catchline.layers.transformer import BlocksConfig, BlockSizes, TransformerEncoder, token_positions
-from catchline.layers.vocabulary import VocabularyProjection
 from catchline.models.base import RecurrentConfig, RecurrentModel, Spec, Steps
 from catchline.types import AttentionOutput, Batch, Memory, Shared, TrainingBatch
 

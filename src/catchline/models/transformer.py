@@ -31,7 +31,7 @@ from torch.nn import functional as F
 from catchline.config.base import ConfigBase
 from catchline.config.names import OPPONENTS, build
 from catchline.layers.attention.additive import Switchable
-from catchline.layers.copying.pointer import EncoderFeatures, HeadInput, build_copy_head
+from catchline.layers.copying.pointer import EncoderFeatures, HeadInput, VocabularyProjection, build_copy_head
 from catchline.layers.opponent import DecoderShape, Opponent, OpponentOutput
 from catchline.layers.transformer import (
     BlocksConfig,
@@ -46,7 +46,6 @@ from catchline.layers.transformer import (
     sinusoids,
     step_attention,
 )
-from catchline.layers.vocabulary import VocabularyProjection
 from catchline.models.base import Spec, SummarizationModel
 from catchline.types import (
     PLAIN_PASS,

@@ -59,7 +59,7 @@ class NegativeLogLikelihood(Objective):
 
     def wants(self, batch: TrainingBatch, context: UpdateContext) -> UpdateContext:
         """Label smoothing, and what each target token weighs, (B, T), which saves the vocabulary projection a product
-        (see `catchline.layers.vocabulary`)."""
+        (see `catchline.kernels.vocabulary`)."""
         weights = token_weights(batch.target_mask, self.config.reduction)
         return replace(context, token_weights=weights, label_smoothing=self.config.label_smoothing)
 

@@ -13,7 +13,7 @@ from catchline.config.names import MODELS, build
 from catchline.config.schema import SearchConfig
 from catchline.kernels import dispatch, packed, vocabulary
 from catchline.kernels.packed import Packing, linear
-from catchline.layers.vocabulary import VocabularyProjection
+from catchline.layers.copying.pointer import VocabularyProjection
 from catchline.papers import pointer_generator
 from catchline.search.decode import decode
 from catchline.search.torch_bridge import TorchModel

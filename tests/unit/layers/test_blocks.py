@@ -13,7 +13,14 @@ from catchline.config.base import ConfigBase
 from catchline.kernels import dispatch
 from catchline.kernels.dispatch import first_positions as _first_positions
 from catchline.layers import recurrent
-from catchline.layers.copying.pointer import CopySource, GoldTokens, HeadInput, PointerHead, step_distribution
+from catchline.layers.copying.pointer import (
+    CopySource,
+    GoldTokens,
+    HeadInput,
+    PointerHead,
+    VocabularyProjection,
+    step_distribution,
+)
 from catchline.layers.recurrent import Recurrence
 from catchline.layers.transformer import (
     BlockSizes,
@@ -24,7 +31,6 @@ from catchline.layers.transformer import (
     sinusoids,
     token_positions,
 )
-from catchline.layers.vocabulary import VocabularyProjection
 from catchline.papers.coconet import log_width, positional_correlation, rescaled_rows, transfers
 from catchline.papers.pointer_generator import (
     attention_weights,

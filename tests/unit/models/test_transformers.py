@@ -16,7 +16,7 @@ from torch import nn
 
 from catchline.config.names import MODELS, build
 from catchline.errors import ConfigError, DataError
-from catchline.layers.vocabulary import BorrowedProjection
+from catchline.layers.copying.pointer import BorrowedProjection
 from catchline.models.checkpoints import Capture
 from catchline.models.transformer import Transformer
 from catchline.papers import coconet
