@@ -103,13 +103,9 @@ class SummarizationModel(nn.Module):
         ConfigError: the model has no opponent."""
         raise ConfigError(f"This {type(self).__name__} has no opponent attention; rows of the contrastive recipe do.")
 
-    def read_figures(self, memory: Memory) -> list[dict[str, int]]:
-        """What was read of each document so far: ``chunks``, ``chunks_read``, ``words``, ``words_read``; empty of
-        models that do not read in chunks."""
-        return []
-
-    def chunk_tokens(self, memory: Memory) -> list[np.ndarray]:
-        """Of each document the source tokens ``[first, last)`` of its chunks, (C, 2); empty as `read_figures`."""
+    def read_figures(self, memory: Memory) -> list[tuple[dict[str, int], np.ndarray]]:
+        """What was read of each document so far, ``chunks``, ``chunks_read``, ``words``, ``words_read``, and the source
+        tokens ``[first, last)`` of its chunks, (C, 2); empty of models that do not read in chunks."""
         return []
 
     def switch(self, options: Mapping[str, Any]) -> None:

@@ -172,18 +172,13 @@ class CoarseToFine(SummarizationModel):
             result.attention = (grid.flat(laid_out(output, grid), mask.shape[1]) * mask.unsqueeze(1)).flatten(0, 1)
         return result, state | {"cells": cells, "feed": features}
 
-    def read_figures(self, memory: Memory) -> list[dict[str, int]]:
+    def read_figures(self, memory: Memory) -> list[tuple[dict[str, int], np.ndarray]]:
         states: ChunkStates = memory.extra["features"].states
-        read = states.slots >= 0 if memory.extra["features"].flat is None else states.grid.chunks
-        words = states.grid.words.sum(dim=2)
-        figures = [states.grid.chunks.sum(1), read.sum(1), words.sum(1), (words * read).sum(1)]
-        names = ("chunks", "chunks_read", "words", "words_read")
-        return [dict(zip(names, row, strict=True)) for row in torch.stack(figures, dim=1).tolist()]
-
-    def chunk_tokens(self, memory: Memory) -> list[np.ndarray]:
-        grid = memory.extra["features"].states.grid
-        counts = grid.chunks.sum(dim=1).tolist()
-        return [row[:count].cpu().numpy() for row, count in zip(grid.token_ranges(), counts, strict=True)]
+        grid, words = states.grid, states.grid.words.sum(dim=2)
+        read = states.slots >= 0 if memory.extra["features"].flat is None else grid.chunks
+        figures = torch.stack([grid.chunks.sum(1), read.sum(1), words.sum(1), (words * read).sum(1)], dim=1).tolist()
+        names, ranges = ("chunks", "chunks_read", "words", "words_read"), grid.token_ranges().cpu().numpy()
+        return [(dict(zip(names, row, strict=True)), of[: row[0]]) for row, of in zip(figures, ranges, strict=True)]
 
     # ---------------------------------------------------------------------------- training
 

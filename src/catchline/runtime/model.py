@@ -114,12 +114,8 @@ class GraphModel:
             output.scores[:, layout.forced_id] = 0.0
         return output, {**state, "rows": rows, "steps": steps + 1}
 
-    def read_figures(self, memory: Memory) -> list[dict[str, int]]:
+    def read_figures(self, memory: Memory) -> list[tuple[dict[str, int], np.ndarray]]:
         """Empty: chunks are read by torch models only."""
-        return []
-
-    def chunk_tokens(self, memory: Memory) -> list[np.ndarray]:
-        """Empty, as `read_figures`."""
         return []
 
     def switches(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ A model that `decode` can drive, by whatever it computes, offers:
   (`catchline.search.hypotheses`);
 * ``step(last_ids, state) -> (StepOutput, state)``: ``last_ids`` (N,) int64 are not changed; the arrays of the output
   are new in every step, ``scores`` (N, X) in 32 or 64 bits and writable;
-* ``read_figures(memory)`` and ``chunk_tokens(memory)``: empty lists of models that do not read in chunks;
+* ``read_figures(memory)``: an empty list of models that do not read in chunks;
 * ``switches()`` and ``switch(options)``: only where `SearchConfig.model` names switches.
 """
 
@@ -56,7 +56,7 @@ def decode(
         step = step or model.step
         results = beam_search(step, state, memory=memory, config=config, specials=specials, scorers=scorers)
     if figures := model.read_figures(memory):
-        _note_reading(results, figures, model.chunk_tokens(memory))
+        _note_reading(results, figures)
     if config.replace_unk:
         for source, hypotheses in zip(memory.extended_ids, results, strict=True):
             hypotheses[:] = [without_unk(hypothesis, source, specials, config.replace_unk) for hypothesis in hypotheses]
@@ -79,11 +79,11 @@ def switched(model: Any, options: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _note_reading(
-    results: Sequence[Sequence[Hypothesis]], figures: Sequence[Mapping[str, float]], chunk_tokens: Sequence[np.ndarray]
+    results: Sequence[Sequence[Hypothesis]], figures: Sequence[tuple[Mapping[str, float], np.ndarray]]
 ) -> None:
     """Add to each hypothesis what was read of its document, and what its own path chose: how many distinct chunks, and
     the mean entropy of its coarse attention, in nats, over its tokens."""
-    for hypotheses, found, ranges in zip(results, figures, chunk_tokens, strict=True):
+    for hypotheses, (found, ranges) in zip(results, figures, strict=True):
         for hypothesis in hypotheses:
             details, steps = hypothesis.details, len(hypothesis.ids)
             hypothesis.chunk_tokens, hypothesis.reading = ranges, dict(found)

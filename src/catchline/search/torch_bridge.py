@@ -94,11 +94,8 @@ class TorchModel:
             output, tree = self._model.step(_tensor(last_ids, state.device), state.tree)
         return _arrays(output), TorchState(tree, state.device)
 
-    def read_figures(self, memory: TorchMemory) -> list[dict[str, int]]:
+    def read_figures(self, memory: TorchMemory) -> list[tuple[dict[str, int], np.ndarray]]:
         return self._model.read_figures(memory.own)
-
-    def chunk_tokens(self, memory: TorchMemory) -> list[np.ndarray]:
-        return self._model.chunk_tokens(memory.own)
 
 
 @dataclass(frozen=True, slots=True)

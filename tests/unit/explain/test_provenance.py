@@ -314,7 +314,7 @@ def test_a_summary_survives_json() -> None:
 
 def test_the_record_keeps_chunks_and_reading() -> None:
     made = chunked()
-    _note_reading([[made]], [FIGURES], [RANGES])
+    _note_reading([[made]], [(FIGURES, RANGES)])
     summary = replace(long(reading=made.reading), truncated=True)
     values = json.loads(json.dumps(to_dict(summary)))
     assert values["reading"]["chunks_read"] == 2

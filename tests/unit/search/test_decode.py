@@ -142,7 +142,7 @@ def test_what_a_path_read_of_its_document() -> None:
     summary = Hypothesis([5, 6], 0.0, 0.0, [-1.0, -1.0, -1.0], True, details=details)
     empty = Hypothesis([], 0.0, 0.0, [-1.0], True, details={name: value[:1] for name, value in details.items()})
     figures, chunks = {"chunks": 3, "words": 9}, np.array([[0, 3], [3, 6], [6, 9]])
-    note_reading([[summary, empty]], [figures], [chunks])
+    note_reading([[summary, empty]], [(figures, chunks)])
     assert summary.reading == figures | {"chunks_chosen": 2, "coarse_entropy": pytest.approx(np.log(2) / 2), "steps": 2}
     assert empty.reading == figures | {"chunks_chosen": 2}
     assert summary.chunk_tokens is chunks
