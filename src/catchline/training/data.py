@@ -181,7 +181,8 @@ def encoded(
     made_of = [tokenizer.vocab_size, *(digest_of(file) for file in files)]
     table = _mapped(cached("encoded", _digest(corpus.key, made_of, settings, most, references), make))
     totals = np.array([table[f"{side}_total"].to_numpy() for side in ("source", "target")])
-    data = EncodedDataset(_Examples(table), totals, tokenizer, text, _Texts(table["references"]) if references else ())
+    compared = table["references"].to_pylist() if references else ()
+    data = EncodedDataset(_Examples(table), totals, tokenizer, text, compared)
     notes = []
     if left := corpus.table.num_rows - len(data):
         notes.append(
@@ -191,19 +192,13 @@ def encoded(
     return data, notes
 
 
-class _Texts(Sequence[Any]):
-    """A column of strings or of lists of them."""
+class _Texts:
+    """A column of strings, which can be read again and again."""
 
     def __init__(self, column: pa.ChunkedArray) -> None:
         self._column = column
 
-    def __len__(self) -> int:
-        return len(self._column)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._column[index].as_py()
-
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[str]:
         for chunk in self._column.chunks:
             yield from chunk.to_pylist()
 
@@ -305,15 +300,13 @@ class BatchStream:
         """The micro-batches of one update, the first being number ``position`` of ``epoch``; the last update of an
         epoch may have fewer."""
         if self._order is None or self._order[0] != epoch:
-            self._order = (epoch, self._every_batch(epoch))
+            seed, fixed = self._config.seed, self._fixed
+            size, lengths = self._batch_size, self._lengths
+            order = bucketed(lengths, size, seed, epoch) if fixed is None else shuffled(fixed, seed, epoch)
+            self._order = (epoch, order)
         chosen = self._order[1][position : position + self._config.accumulation]
         parts = (part_of_rank(batch, self._rank, self._world_size) for batch in chosen)
         return [pairs_of(self._collator, [self.dataset[index] for index in part]) for part in parts]
-
-    def _every_batch(self, epoch: int) -> list[np.ndarray]:
-        if self._fixed is not None:
-            return shuffled(self._fixed, self._config.seed, epoch)
-        return bucketed(self._lengths, self._batch_size, self._config.seed, epoch)
 
 
 def pairs_of(collator: Collator, examples: Sequence[Example]) -> TrainingBatch:
