@@ -98,7 +98,8 @@ def completion(request: ChatRequest, name: str, request_id: str, key: str, summa
         for index, (message, one) in enumerate(zip(messages, found, strict=True))
     ]
     written = sum(len(one.text.split()) for one in found)
-    usage = {"prompt_tokens": summary.tokens_read, "completion_tokens": written}
+    read = summary.tokens_read or len(summary.document.split())  # words where no model of ours has read tokens
+    usage = {"prompt_tokens": read, "completion_tokens": written}
     return {
         "id": f"chatcmpl-{request_id}",
         "object": "chat.completion",

@@ -116,6 +116,7 @@ def test_an_answer_is_openais(client: TestClient, summarizer: Summarizer) -> Non
     assert json.loads(formatted) == {"title": expected.text}
     extract = post(client, model="lead", messages=user(DOCUMENTS[0]), n=3, max_tokens=2).json()
     assert len(extract["choices"]) == 1
+    assert extract["usage"]["prompt_tokens"] == len(DOCUMENTS[0].split())
 
 
 def contents(values: Any) -> list[str]:
