@@ -15,7 +15,7 @@ from catchline.cli.main import main
 from catchline.config.loading import load_recipe, resolve_run
 from catchline.data.checks import ENOUGH_FOR_TEST
 from catchline.errors import ConfigError
-from catchline.evaluation import confidence as fitting
+from catchline.evaluation import measures as fitting
 from catchline.summarizer import confidence
 from catchline.training.run import hold_out
 from catchline.training.run import train as train_run
