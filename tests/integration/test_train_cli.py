@@ -1,4 +1,4 @@
-"""``catchline train`` and ``resume``: held-out pairs, rows with a pre-training stage, and a task that is learnt."""
+"""``catchline train`` and ``resume``: held-out pairs, and a task that is learnt."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import random
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -147,60 +146,6 @@ def test_what_resume_refuses(data: Path, tmp_path: Path, capsys: Capture) -> Non
     refused(capsys, 5, "is not a run folder", "resume", out / "model")
     assert (out / "model" / "recipe.yaml").read_bytes() == recipe
     refused(capsys, 2, "can only change training.max_updates", "resume", out, "--set", "training.batch_size=3")
-
-
-RECIPE = """
-extends: headline_writer
-base:
-  pretraining: {set: {training: {max_epochs: null, max_updates: 3}}}
-rows:
-  staged:
-    label: LSTM after a stage
-    set: {pretraining.enabled: true, model: {attention: null, head: {type: vocabulary}}, objectives: [{type: nll}]}
-"""
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """Pairs, spans and a recipe with one row that has a stage."""
-    for seed, (folder, count) in enumerate({"pairs": 24, "spans": 32}.items()):
-        write_word_pairs(tmp_path / folder, {"train": count, "validation": 6}, seed, lengths=(8, 8), summary=(3, 3))
-    (tmp_path / "staged.yaml").write_text(RECIPE)
-    return tmp_path
-
-
-def compare(place: Path, *more: str) -> int:
-    arguments = ["compare", str(place / "staged.yaml"), "--size", "tiny", "--data", str(place / "pairs")]
-    return main([*arguments, "--rows", "lstm,staged", "--out", str(place / "out"), *more])
-
-
-def read(place: Path, name: str) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads((place / "out" / name).read_text())
-    return values
-
-
-def test_only_the_row_with_a_stage_is_pre_trained(place: Path, capsys: Capture) -> None:
-    # without the data, the row says what to set, and the other row is there all the same
-    assert compare(place) == 1
-    assert read(place, "compare.json")["rows"][0]["rouge"]
-    said = " ".join(capsys.readouterr().out.split())
-    assert "Row 'staged' has a pre-training stage, but no pairs: set pretraining.data" in said
-    assert not (place / "out" / "runs" / "staged-seed-1").exists()
-    first = read(place, "runs/lstm-seed-1.json")
-
-    # with it, the row that is trained stays as it is
-    spans = ["--set", f"pretraining.data={place / 'spans'}"]
-    assert compare(place, *spans) == 0
-    assert "Stage 1 of 2: pre-training" in capsys.readouterr().err
-    assert read(place, "runs/lstm-seed-1.json") == first
-    assert [path.parent.name for path in (place / "out" / "runs").glob("*/pretraining")] == ["staged-seed-1"]
-    assert read(place, "compare.json")["rows"][1]["rouge"]["1"]["f"] is not None
-
-    # what the stage was made of is part of what the row is
-    with open(place / "spans" / "train.jsonl", "a", encoding="utf-8") as file:
-        file.write('{"document": "one more", "summary": "more"}\n')
-    assert compare(place, *spans) == 2
-    assert "staged-seed-1 was made with other settings, data or files" in capsys.readouterr().err
 
 
 def test_the_pointer_learns_to_copy_unknown_words(tmp_path: Path) -> None:

@@ -76,12 +76,13 @@ def test_wrong_shapes_and_types(client: TestClient, body: Any) -> None:
         ("/v1/summarize", {"documents": [{"document": "b", "ids": "5"}]}, "documents.0.ids. Did you mean 'id'"),
         ("/v1/summarize", {"documents": [{"document": "b", "id": 5}]}, "documents.0.id: input should be a valid s"),
         ("/v1/summarize", {"documents": [5]}, "documents.0: input should be a valid dictionary"),
+        ("/v1/check", {"summary": "a", "text": "b"}, "document: field required."),
         ("/", {"inputs": 5}, "inputs: input should be a valid list"),
         ("/", {"inputs": ["a", 5]}, "inputs.1: input should be a valid string"),
         ("/v1/summarize", {"document": "a"} | MANY, "The body: give at most 50 fields."),
         ("/v1/summarize", {"document": "a", "options": MANY}, "options: give at most 50 fields."),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_what_is_wrong_with_a_field_is_said(client: TestClient, path: str, body: Any, said: str) -> None:
     assert said.lower() in refused(sent(client, body, path), 422, "invalid_request").lower()
@@ -125,6 +126,7 @@ def test_a_body_full_of_mistakes_gives_one_error(body: dict[str, Any]) -> None:
 
 def test_documents_without_text(client: TestClient) -> None:
     comment = {"document": "<!-- Nothing. -->", "format": "markdown"}
+    refused(sent(client, {"summary": " ", "document": "a"}, "/v1/check"), 422, "empty_document")
     for body in ({"document": ""}, {"document": " \n\t"}, {"documents": ["a", ""]}, comment, {"inputs": ["", "a"]}):
         refused(sent(client, body, "/" if "inputs" in body else "/v1/summarize"), 422, "empty_document")
     for path, none in (("/", "inputs"), ("/v1/summarize", "documents")):
@@ -141,6 +143,7 @@ def test_sizes(client: TestClient, settings: Settings) -> None:
         short = {"document": sentence * 150, "model": "lead"}
         assert "150 sentences" in refused(sent(client, short), 413, "document_too_long")
     assert sent(client, {"document": "It is " + "0.5 " * 200, "model": "lead"}).status_code == 200
+    refused(sent(client, {"summary": "a", "document": "a " * 1500}, "/v1/check"), 413, "document_too_long")
     refused(sent(client, {"documents": ["a"] * (settings.max_documents + 1)}), 422, "too_many_documents")
     refused(sent(client, b"x" * (settings.max_body_bytes + 1)), 413, "body_too_large")
     chunks = client.post("/v1/summarize", content=(b"x" * 10_000 for _ in range(8)), headers=JSON)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from fastapi.testclient import TestClient
 
 import catchline
@@ -33,15 +32,3 @@ def test_all_ways_give_the_same(client: TestClient, tmp_path: Path, capsys: Capt
     assert first["unsupported"] == expected["unsupported"]
     assert second["unsupported"] == []
     assert "1 of 2 summaries lack support for 2 of 4 names" in run(capsys, "check", pairs)
-
-
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        ({"summary": " ", "document": "a"}, "empty_document"),
-        ({"summary": "a", "document": "a " * 1500}, "document_too_long"),
-        ({"summary": "a", "text": "b"}, "invalid_request"),
-    ],
-)
-def test_bad_requests(client: TestClient, body: dict[str, str], code: str) -> None:
-    assert client.post("/v1/check", json=body).json()["code"] == code

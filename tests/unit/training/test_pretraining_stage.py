@@ -160,8 +160,9 @@ def test_a_finished_stage_is_not_done_again(run: RunConfig, whole: Path, copy: P
 
 def test_force_clears_the_stage_too(make_run: Any, copy: Path) -> None:
     (copy / "notes.txt").write_text("the user's own")
-    train(make_run(), copy, force=True, on_message=quiet)
+    train(make_run(**{"training.max_updates": 2}), copy, force=True, on_message=quiet)
     assert not (copy / "pretraining").exists()
+    assert [path.name for path in checkpoint_folders(copy)] == ["checkpoint-2"]
     assert (copy / "notes.txt").exists()
 
 

@@ -15,7 +15,7 @@ from runs import MakeRun, bits, quiet, stop_at
 
 from catchline.config.loading import load_run
 from catchline.data.records import read_records
-from catchline.errors import CheckpointError, ConfigError, DataError
+from catchline.errors import ConfigError, DataError
 from catchline.metrics.rouge import rouge
 from catchline.models.folder import load_model_folder
 from catchline.summarizer import Summarizer
@@ -177,19 +177,6 @@ def test_which_weights_are_exported(make_run: Any, tmp_path: Path, changes: dict
     assert tensors[group]
     assert all(torch.equal(exported[name], value) for name, value in tensors[group].items())
     assert any(not torch.equal(exported[name], tensors["model"][name]) for name in exported) == (group == "average")
-
-
-def test_a_run_is_not_overwritten(make_run: Any, tmp_path: Path) -> None:
-    run, out = make_run(**{"training.max_updates": 1}), tmp_path / "run"
-    with pytest.raises(CheckpointError, match="not a run folder"):
-        train(run, out, resume=True, on_message=quiet)
-    train(run, out, on_message=quiet)
-    (out / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match=r"already has a run.*catchline resume.*--force"):
-        train(run, out, on_message=quiet)
-    train(make_run(**{"training.max_updates": 2}), out, force=True, on_message=quiet)
-    assert (out / "notes.txt").read_text() == "mine"
-    assert [path.name for path in checkpoint_folders(out)] == ["checkpoint-2"]
 
 
 def test_paths_are_stored_absolute(make_run: Any, tmp_path: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
