@@ -1,11 +1,11 @@
-"""Write the run's model with the weighted mean of several sets of weights (old code, revision 058ff37d).
+"""Write the run's model with the weighted mean of several sets of weights (files of weights, or model folders).
 
 python study/research/lines_mean.py RUN_MODEL INTO SHARE=FILE_OR_FOLDER ...
 """
 
 import sys
 
-from laconic.models.folder import load_model_folder
+from catchline.models.folder import load_model_folder
 from safetensors.torch import load_file
 
 
