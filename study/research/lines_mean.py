@@ -5,8 +5,9 @@ python study/research/lines_mean.py RUN_MODEL INTO SHARE=FILE_OR_FOLDER ...
 
 import sys
 
-from catchline.models.folder import load_model_folder
 from safetensors.torch import load_file
+
+from catchline.models.folder import load_model_folder
 
 
 def main(model: str, into: str, *parts: str) -> None:

@@ -11,7 +11,8 @@ environment: its source is changed, one fault at a time, CLONE's never. Each com
   the libraries but not the package imported; a test that also fails without the fault does not count;
 * ``report``: writes ``coverage.json`` and ``mutants.jsonl`` into ``baseline/``.
 
-A fault is stored by function and text of the line, so that it can be applied after a move or a change of names.
+A fault is stored by function and text of the line. With ``--package catchline --mapped JOURNAL``, ``select`` finds the
+faults of another run's journal in today's source: the same change of an equal line in a function of the same name.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from typing import Any
 
 COUNT, A_FILE, A_FUNCTION, A_KIND, TESTS, CPU_SECONDS = 300, 6, 2, 60, 25, 300
 PARTS = """papers layers kernels models objectives search training data text metrics extractive explain evaluation
-    systems export runtime server config cli"""
-LEFT_OUT = """kernels/recurrences kernels/deferral kernels/graph kernels/packed objectives/risk
+    systems summarizer export runtime server config cli"""
+LEFT_OUT = """kernels/windows kernels/gru_sequence kernels/deferral kernels/graph kernels/packed objectives/risk
     training/outlook training/processes training/corpus data/subset data/prepare data/pieces data/tables data/lines
     data/checks text/surface text/casing text/mending text/languages text/stretches text/restructured text/sources
     text/html text/manual text/copied text/reading text/sentences metrics/confidence metrics/support metrics/quantities
@@ -169,19 +170,25 @@ def select(options: argparse.Namespace) -> None:
             for line, contexts in data.contexts_by_lineno(file).items():
                 lines.setdefault(line, set()).update(set(contexts) - {""})
     sites, root = [], options.copy / "src" / options.package
+    wanted = [json.loads(line) for line in options.mapped.open(encoding="utf-8")] if options.mapped else []
+    sought = {(one["function"], one["before"], one["after"]): one["number"] for one in wanted}
     for path in sorted(path for part in PARTS.split() for path in (root / part).rglob("*.py")):
         name = str(path.relative_to(root).with_suffix(""))
         pristine = options.pristine / path.relative_to(options.copy)
         source = pristine.read_text(encoding="utf-8")
-        for function, edit in edits(ast.parse(source), source) if name not in LEFT_OUT.split() else ():
+        for function, edit in edits(ast.parse(source), source) if wanted or name not in LEFT_OUT.split() else ():
             tests = covered.get(str(path), {}).get(edit[1], set()) - failed
-            if tests and not GONE.search(function):
+            if wanted:
+                number = sought.pop((function, *applied(source, edit)[1:]), None)
+                if number is not None:
+                    sites.append((name, function, edit, tests))
+            elif tests and not GONE.search(function):
                 sites.append((name, function, edit, tests))
     random.Random(58).shuffle(sites)
     chosen, count = [], Counter[str]()
     for name, function, edit, tests in sites:
         keys = {name: A_FILE, f"{name}:{function}": A_FUNCTION, edit[0]: A_KIND, f"{name}:{edit[1]}": 1}
-        if len(chosen) == COUNT or any(count[key] >= most for key, most in keys.items()):
+        if len(chosen) == COUNT or (not wanted and any(count[key] >= most for key, most in keys.items())):
             continue
         file = Path("src", options.package, f"{name}.py")
         changed, before, after = applied((options.pristine / file).read_text(encoding="utf-8"), edit)
@@ -200,6 +207,7 @@ def select(options: argparse.Namespace) -> None:
         chosen.append(mutant)
     options.work.joinpath("chosen.json").write_text(json.dumps(chosen, indent=1), encoding="utf-8")
     print(len(sites), "places,", len(chosen), "chosen:", Counter(mutant["kind"] for mutant in chosen))
+    print(len(sought), "of the journal are not in the source any more")
 
 
 class Failure:
@@ -285,6 +293,7 @@ def main() -> None:
     parser.add_argument("--pristine", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--package", default="laconic")
+    parser.add_argument("--mapped", type=Path, help="the journal of another run, whose faults are sought")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     os.environ |= {
