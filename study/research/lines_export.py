@@ -53,7 +53,8 @@ SOURCES = {
 ORIGIN = """\
 `data.json` names the packages of the docstrings with version and licence, counts the licences of the READMEs, and has
 the mix. The model was first trained on the first four corpora (180,556 pairs, an H200, 2,687 updates of 256 pairs),
-then on all of them (CPU, 32 pairs an update: about 500 updates with two layers frozen, 3,500 with all weights).
+then on all of them (CPU, 32 pairs an update: about 500 updates with two layers frozen, 3,500 and 2,850 with all
+weights), and it is a weighted mean with the weights before.
 
 The encoder began as the lowest layers of
 [all-MiniLM-L6-v2](https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2) (Apache 2.0), itself trained from
