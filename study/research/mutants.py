@@ -181,12 +181,13 @@ def select(options: argparse.Namespace) -> None:
             if wanted:
                 number = sought.pop((function, *applied(source, edit)[1:]), None)
                 if number is not None:
-                    sites.append((name, function, edit, tests))
+                    sites.append((name, function, edit, tests, number))
             elif tests and not GONE.search(function):
-                sites.append((name, function, edit, tests))
+                sites.append((name, function, edit, tests, -1))
     random.Random(58).shuffle(sites)
+    sites.sort(key=lambda site: site[-1])
     chosen, count = [], Counter[str]()
-    for name, function, edit, tests in sites:
+    for name, function, edit, tests, known in sites:
         keys = {name: A_FILE, f"{name}:{function}": A_FUNCTION, edit[0]: A_KIND, f"{name}:{edit[1]}": 1}
         if len(chosen) == COUNT or (not wanted and any(count[key] >= most for key, most in keys.items())):
             continue
@@ -202,7 +203,8 @@ def select(options: argparse.Namespace) -> None:
             order.append((functions[test.partition("[")[0]], len(order), test))
             functions[test.partition("[")[0]] += 1
         quickest = [test for _, _, test in sorted(order)[:TESTS]]
-        mutant = {"number": len(chosen), "file": str(file), "function": function, "line": edit[1], "kind": edit[0]}
+        number = known if wanted else len(chosen)
+        mutant = {"number": number, "file": str(file), "function": function, "line": edit[1], "kind": edit[0]}
         mutant |= {"before": before, "after": after, "covering": len(tests), "edit": edit, "tests": quickest}
         chosen.append(mutant)
     options.work.joinpath("chosen.json").write_text(json.dumps(chosen, indent=1), encoding="utf-8")
