@@ -11,6 +11,9 @@ environment: its source is changed, one fault at a time, CLONE's never. Each com
   the libraries but not the package imported; a test that also fails without the fault does not count;
 * ``report``: writes ``coverage.json`` and ``mutants.jsonl`` into ``baseline/``.
 
+``baseline/mutants.json.gz`` has the 300 faults of revision 058ff37d with their tests: unpacked as ``chosen.json`` in
+FOLDER it spares the first two commands; ``baseline/coverage.json`` is what they measured.
+
 A fault is stored by function and text of the line. With ``--package catchline --mapped JOURNAL``, ``select`` finds the
 faults of another run's journal in today's source: the same change of an equal line in a function of the same name.
 """
