@@ -144,15 +144,16 @@ def _divided(message: str, alone: bool) -> tuple[str, str]:
     """The request and the text of a message; of a text alone no request, of a request alone no text. Where there are
     messages before, an empty line does not end the request."""
     found = _REQUEST.search(message)
+    heading = next(iter(reversed([*_HEADING.finditer(message)])), None)
+    titled = message[heading.end() :].strip() if heading else ""
     if found is None:
-        return "", message
+        return "", titled if _SPEAKER.match(titled) else message
     blocks = [(start, end) for start, end in _blocks(message) if message[start:end].strip()]
     start, end = max(blocks, key=lambda span: span[1] - span[0], default=(0, 0))
     if end and (found.end() <= start or _REQUEST.search(message, end)):
         return message[:start], message[start:end].strip()
-    heading = next(iter(reversed([*_HEADING.finditer(message)])), None)
-    if heading and found.end() <= heading.start() and (text := message[heading.end() :].strip()):
-        return message[: heading.start()], text
+    if heading and found.end() <= heading.start() and titled:
+        return message[: heading.start()], titled
     if len(message[: found.start()].split()) > _LONGEST_REQUEST:
         return "", message
     ending, speaker = (one.search(message, found.end()) for one in (_END if alone else _COLON, _SPEAKER))

@@ -42,6 +42,7 @@ def chat(*contents: str) -> list[dict[str, Any]]:
 PROMPTS: dict[str, list[dict[str, Any]]] = {
     "tagged history": user(f"{WEBUI}<chat_history>\nUSER: {TEXT}\nASSISTANT: {REPLY}\n</chat_history>"),
     "history below a heading": user(f"{WEBUI}USER: {TEXT}\nASSISTANT: {REPLY}"),
+    "a heading alone": user(f"### Chat History:\n{TURNS}"),
     "conversation behind a colon": user(f"Provide a short title. Return the title.\n\nConversation:\n{TURNS}"),
     "a start and an open end": user(f"Please generate a title for a chat that starts with:\n{TURNS}\n\nTitle:"),
     "a request behind the chat": chat(TEXT, REPLY, "Please generate a title of four words for our chat."),
