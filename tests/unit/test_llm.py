@@ -43,7 +43,7 @@ class Answers(BaseHTTPRequestHandler):
         document = body["messages"][-1]["content"]
         self.send_response(400 if "unspeakable" in document else self.statuses.pop() if self.statuses else 200)
         self.end_headers()
-        content = '<think>A "title"?\nYes.</think>"' + " ".join(document.split()[:3]) + '"\n'
+        content = '<think>A "title"?\nYes.</think>\x1b"' + " ".join(document.split()[:3]) + '"\n'
         self.wfile.write(json.dumps({"choices": [{"message": {"content": content}}]}).encode())
 
     def log_message(self, *given: Any) -> None:

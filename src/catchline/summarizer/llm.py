@@ -37,7 +37,7 @@ _LONGEST_PAUSE = 60.0  # seconds, where the server says how long to wait
 LENGTHS = LengthConfig.model_fields
 _AGAIN = {408, 409, 429, 500, 502, 503, 504}
 _OF_DOCUMENT = {400, 413, 422}  # too long for the model, or refused
-_THOUGHTS = re.compile(r"<think>.*?(?:</think>|$)", re.DOTALL)
+_NOT_SHOWN = re.compile(r"<think>.*?(?:</think>|$)|[\x00-\x1f\x7f-\x9f]", re.DOTALL)  # thoughts, control characters
 
 
 class LanguageModelConfig(LengthConfig):
@@ -118,7 +118,7 @@ class LanguageModelSystem(System):
         for index, record in enumerate(records):
             if on_step:
                 on_step()
-            answer = _THOUGHTS.sub(" ", self._answer(prompt, record, options))
+            answer = _NOT_SHOWN.sub(" ", self._answer(prompt, record, options))
             text = " ".join(answer.split()).strip("\"'“”")
             summary = Summary(text, id=record.id, model=self.name, document=record.document)
             summaries.append(length.cut(summary) if length else summary)
@@ -151,8 +151,8 @@ class LanguageModelSystem(System):
                     pause = min(float(asked), _LONGEST_PAUSE)
             except (OSError, HTTPException) as error:
                 reason, again = str(getattr(error, "reason", error)), True
-            except (ValueError, LookupError, TypeError) as error:
-                reason, again = f"not an answer of OpenAI's interface ({error!r})", False
+            except (ValueError, LookupError, TypeError):
+                reason, again = "not an answer of OpenAI's interface", False
             if not again or attempt == _TRIES - 1:
                 break
             time.sleep(pause)
