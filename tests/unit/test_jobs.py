@@ -22,7 +22,13 @@ def double(number: int) -> tuple[int, int]:
 
 
 def ended(*processes: int) -> bool:
-    return not {*processes} & {child.pid for child in multiprocessing.active_children()}
+    """A process that was told to end may take a while on a busy machine."""
+    deadline = time.monotonic() + 30
+    while (alive := {*processes} & {child.pid for child in multiprocessing.active_children()}) and (
+        time.monotonic() < deadline
+    ):
+        time.sleep(0.05)
+    return not alive
 
 
 @pytest.mark.parametrize("fork", [True, False])
