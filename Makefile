@@ -1,7 +1,7 @@
 # `make demo` and `make test` need Python 3.11+ and nothing else: they make .venv and install what they need into it, the demo
 # only the core. The stamp files make that happen once, and again when the pins change.
 .DEFAULT_GOAL := help
-.PHONY: help install browser demo demo-train docs wheel test test-cpus test-plain test-floor test-slow test-all check bench bench-peers clean
+.PHONY: help install browser demo demo-train docs model wheel test test-cpus test-plain test-floor test-slow test-all check bench bench-peers clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -15,6 +15,8 @@ MINUTES ?= 2
 # of tests: one more than there are cores of the least machine, since some wait for browsers and servers
 WORKERS ?= 3
 PEERS ?= build/peers
+# prepared pairs of the bundled model (study/research/mix.py)
+MIX ?= build/mix
 BY_HAND := paired restored_text
 export TEXT
 # Tests start hundreds of processes, each of which would compile the sources anew.
@@ -61,6 +63,11 @@ docs: | $(BIN)/python  ## the documentation site, in build/site
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[train,serve,docs]" -e ./study
 	$(BIN)/python scripts/site_pages.py
 	$(BIN)/zensical build -f build/mkdocs.yml --strict
+
+model: $(STAMP)  ## train the bundled model on the pairs in MIX=FOLDER, about two hours of a core; made in build/model/oneline
+	if test -d build/model/run; then $(BIN)/catchline resume build/model/run; \
+	else $(BIN)/catchline train study/research/lines.yaml --data $(MIX) --out build/model/run; fi
+	$(BIN)/catchline export build/model/run --out build/model/oneline --int8
 
 wheel: | $(BIN)/python  ## dist/catchline-*.whl
 	$(BIN)/python -m pip wheel -q --no-deps --wheel-dir dist .

@@ -255,3 +255,4 @@ def test_evaluation_reads_the_most_probable_chunks(top: int) -> None:
         torch.testing.assert_close(found, torch.stack(row), atol=1e-10, rtol=0)
         entropy = torch.stack([-sum(a * a.log() for a in step) for step in policies[b]])
         torch.testing.assert_close(output.details["coarse_entropy"][b, : len(row)], entropy, atol=1e-10, rtol=0)
+        assert not output.details["coarse_entropy"][b, len(row) :].any()

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from catchline.metrics.rouge import compute, rouge
-from catchline.metrics.rouge_text import stem_nltk
+from catchline.metrics.rouge_text import stem_nltk, stem_rouge155
 from catchline.metrics.scoring import scoring
 
 TOOL = Path(os.environ.get("CATCHLINE_ROUGE155", "/nonexistent"))
@@ -199,3 +199,4 @@ def test_stemmer_equals_nltk():
         word = "".join(generator.choices(letters, k=generator.randint(1, 6)))
         word += "".join(generator.choices(endings.split(), k=generator.randint(1, 3)))
         assert stem_nltk(word) == stemmer.stem(word)
+    assert list(map(stem_rouge155, ("dies", "enjoyed", "say"))) == ["di", "enjoi", "sai"], "Perl's is Porter's of 1980"

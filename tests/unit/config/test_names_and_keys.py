@@ -10,7 +10,7 @@ import pytest
 
 from catchline.config import names
 from catchline.config.base import ConfigBase, place_of_key, validate
-from catchline.config.loading import load_recipe, resolve_run
+from catchline.config.loading import first_difference, load_recipe, resolve_run
 from catchline.config.names import MODELS, OBJECTIVES, check_run, outside_names, parse, refuse_code, trusting
 from catchline.config.schema import RunConfig, SearchConfig
 from catchline.errors import ConfigError
@@ -171,3 +171,9 @@ def test_what_is_no_component_is_not_built() -> None:
     for name in ("os:system", "catchline.config.base:validate", ":Model", "no.such.module:Model", ".names:Table"):
         with pytest.raises(ConfigError, match="The model"):
             parse("model", MODELS, {"type": name})
+
+
+def test_the_first_difference_of_settings() -> None:
+    assert first_difference({"a": {"b": 1}}, {"a": {"b": 1}}) is None
+    assert first_difference({"a": {"b": 1}}, {"a": {"b": 1, "c": 2}}) == "a.c: null there, 2 now"
+    assert first_difference({"a": 1, "b": 3}, {"a": 1}) == "b: 3 there, null now"
