@@ -5,9 +5,9 @@
     python study/research/lines_export.py card FOLDER RECORDS --lines LINES --mix MIX
 
 RECORDS is what ``lines.py`` writes; LINES has the line of each record and its facts. Readers' ratings are in
-``lines_ratings.jsonl.gz``. What counts as English stays as it is in the bundled folder: ``english_words.txt.gz`` has 16,000
-words of ten million (spacy-lookups-data, MIT; the State of the Union addresses, public domain). Then: ``catchline export
-FOLDER --out BUNDLED --int8``, and ``data.json`` is copied beside.
+``lines_ratings.jsonl.gz``. What counts as English stays as the bundled folder has it: ``english_words.txt.gz`` has
+16,000 words of ten million (spacy-lookups-data, MIT; the State of the Union addresses, public domain). Then:
+``catchline export FOLDER --out BUNDLED --int8``, and ``data.json`` is copied beside.
 """
 
 from __future__ import annotations
