@@ -1,7 +1,7 @@
 """What the bundled folder holds beside its weights: confidence by readers' ratings, data, card; one step a call.
 
     python study/research/lines_export.py lines EXPORTED RECORDS --out LINES
-    python study/research/lines_export.py confidence FOLDER RECORDS --lines LINES --mix MIX [--threshold 0.3]
+    python study/research/lines_export.py confidence FOLDER RECORDS --lines LINES --mix MIX [--threshold 0.35]
     python study/research/lines_export.py card FOLDER RECORDS --lines LINES --mix MIX
 
 RECORDS is what ``lines.py`` writes; LINES has the line of each record and its facts. Readers' ratings are in
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("records", type=Path)
     for name in ("lines", "mix", "out"):
         parser.add_argument(f"--{name}", type=Path)
-    parser.add_argument("--threshold", type=float, default=0.3)
+    parser.add_argument("--threshold", type=float, default=0.35)
     options = parser.parse_args()
     {"lines": lines, "confidence": confidence, "card": card}[options.step](options)
 
