@@ -64,10 +64,12 @@ docs: | $(BIN)/python  ## the documentation site, in build/site
 	$(BIN)/python scripts/site_pages.py
 	$(BIN)/zensical build -f build/mkdocs.yml --strict
 
-model: $(STAMP)  ## train the bundled model on the pairs in MIX=FOLDER, about two hours of a core; made in build/model/oneline
+model: $(STAMP)  ## train the bundled model on the pairs in MIX=FOLDER, about three hours of a core; made in build/model/oneline
 	if test -d build/model/run; then $(BIN)/catchline resume build/model/run; \
 	else $(BIN)/catchline train study/research/lines.yaml --data $(MIX) --out build/model/run; fi
-	$(BIN)/catchline export build/model/run --out build/model/oneline --int8
+	$(BIN)/python study/research/lines_risk.py build/model/run/model $(MIX)/train.jsonl \
+		study/research/lines_judged.jsonl.xz build/model/judged
+	$(BIN)/catchline export build/model/judged --out build/model/oneline --int8
 
 wheel: | $(BIN)/python  ## dist/catchline-*.whl
 	$(BIN)/python -m pip wheel -q --no-deps --wheel-dir dist .

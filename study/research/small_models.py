@@ -23,7 +23,7 @@ from pathlib import Path
 from mix import Row, place_of, read, row_of
 
 RATINGS = Path(__file__).with_name("lines_ratings.jsonl.gz")
-PROMPT = "Write a title for the text. Answer with the title alone, in one line, without quotation marks."
+PROMPT = "Give this text a short title:\n\n{}\n\nAnswer with a title of three to ten words, nothing else."
 WORDS, EXAMPLE_WORDS, TOKENS = 230, 60, 32
 
 
@@ -50,9 +50,7 @@ def main() -> None:
                 examples[name] = shots(name, options.data, options.shots, options.base)
             start = time.time()
             text = " ".join(row["document"].split()[:WORDS])
-            last = [{"role": "user", "content": f"Text: {text}\nTitle:" if options.base else text}]
-            system = [] if options.base else [{"role": "system", "content": PROMPT}]
-            line = answer(url, [*system, *examples[name], *last])
+            line = answer(url, [*examples[name], {"role": "user", "content": asked(text, options.base)}])
             seconds = round(time.time() - start, 2)
             file.write(json.dumps({"id": row["id"], "summary": line, "seconds": seconds}, ensure_ascii=False) + "\n")
             file.flush()
@@ -68,14 +66,18 @@ def chosen(records: Path, each: int) -> list[Row]:
     return [row for row in chain(*zip_longest(*folders.values())) if row]
 
 
+def asked(text: str, base: bool) -> str:
+    """What the model reads of a text."""
+    return f"Text: {text}\nTitle:" if base else PROMPT.format(text)
+
+
 def shots(name: str, data: Path, count: int, base: bool) -> list[dict[str, str]]:
     """Pairs of the folder's training part, the first ones with a short text; of e-mails, which have none, of issues."""
     folder = place_of("issues" if name == "emails" else "debian" if name == "readmes" else name, data)
     rows = (row_of(record, name) for record in read(folder, "train"))
     messages = []
     for row in islice((row for row in rows if len(row["document"].split()) <= EXAMPLE_WORDS), count):
-        asked = f"Text: {row['document']}\nTitle:" if base else row["document"]
-        messages += [{"role": "user", "content": asked}]
+        messages += [{"role": "user", "content": asked(row["document"], base)}]
         messages += [{"role": "assistant", "content": f" {row['summary']}\n\n" if base else row["summary"]}]
     return messages
 
