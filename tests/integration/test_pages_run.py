@@ -127,7 +127,7 @@ def printed_by(name: str, heading: str, capsys: Capture) -> str:
 
 def test_programs_that_need_no_data(tmp_path: Path, capsys: Capture) -> None:
     assert "{'rouge1': 0.6667, 'rougeL': 0.6667}" in printed_by("docs/evaluate.md", "ROUGE in your own program", capsys)
-    assert "Monitor from 20 27 monitor" in printed_by("docs/explain.md", "Where the words came from", capsys)
+    assert "monitor from 20 27 monitor" in printed_by("docs/explain.md", "Where the words came from", capsys)
     assert "None" in printed_by("docs/explain.md", "Faithfulness", capsys)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "1.txt").write_bytes(MAKERS[".docx"]())  # known by its content
