@@ -197,7 +197,7 @@ SIGNS = [
     ("filter to secure it by POE::Filter::Stream", "Filter to secure it by POE::Filter::Stream"),
     ("faster std::vector of boost::asio", "Faster std::vector of boost::asio"),
     ("skins for Psi+", "Skins for Psi+"),
-    ("a calculator for GTK+.", "A calculator for GTK+."),
+    ("a calculator for GTK+.", "A calculator for GTK+"),  # its lines end in no full stop
     ("wrapper for fork() and exec() calls", "Wrapper for fork() and exec() calls"),
     (".NET library", ".NET library"),
     ("-O2 flags", "-O2 flags"),
