@@ -157,9 +157,10 @@ _CLAUSE = re.compile(r"[,;:]\s|[，；：]|\s[–—(-]")
 
 def prose_sentence(document: str) -> tuple[int, int]:
     """Where the first prose sentence of a document begins and ends, cut at a clause if it has more than 20 words; where
-    there is none, the first sentence."""
+    there is none, the first sentence. One speaker's mark alone is part of a sentence (``Lost: a grey cat``)."""
     spans = [(span, _SPEAKER.match(document, *span)) for span in sentence_spans(document)]
-    bounds = [(match.end() if match and match.end() < end else start, end) for (start, end), match in spans]
+    spoken = sum(match is not None for _, match in spans) > 1
+    bounds = [(mark.end() if spoken and mark and mark.end() < end else start, end) for (start, end), mark in spans]
     start, end = next((span for span in bounds if _is_prose(document, *span)), bounds[0])
     words = [match.end() for match in UNIT.finditer(document, start, end)]
     longest = 2 * _LONGEST if is_unspaced(document[start : start + 1]) else _LONGEST  # characters, words

@@ -128,6 +128,7 @@ LONG = "The committee of the town that met on Monday in the old hall near the ri
         ("> the old mail was here.\n\nThe port was closed on Monday.", "The port was closed on Monday."),
         ("#Person1#: Hi!\n#Person2#: the port was closed on Monday.", "the port was closed on Monday."),
         ("Anna B: Hello.\nBo: the port was closed on Monday.", "the port was closed on Monday."),
+        ("Lost: a grey cat of the port.", "Lost: a grey cat of the port."),
         ("THE PORT\n\nThe port was closed on Monday.", "The port was closed on Monday."),
         # at a clause, or after 20 words
         (f"{LONG}, and everybody was glad.", LONG[: LONG.index(" bridge")]),
