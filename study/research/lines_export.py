@@ -2,9 +2,10 @@
 
     python study/research/lines_export.py lines EXPORTED RECORDS --out LINES
     python study/research/lines_export.py confidence FOLDER RECORDS --lines LINES --mix MIX [--threshold 0.4]
-    python study/research/lines_export.py card FOLDER RECORDS --lines LINES --mix MIX
+    python study/research/lines_export.py card FOLDER RECORDS --lines LINES --mix MIX --docstrings DOCSTRINGS
 
-RECORDS is what ``lines.py`` writes; LINES has the line of each record and its facts. Readers' ratings are in
+RECORDS is what ``lines.py`` writes; LINES has the line of each record and its facts; DOCSTRINGS is the corpus of the
+mix, whose packages are named beside those of earlier ones. Readers' ratings are in
 ``lines_ratings.jsonl.gz``. What counts as English stays as the bundled folder has it: ``english_words.txt.gz`` has
 16,000 words of ten million (spacy-lookups-data, MIT; the State of the Union addresses, public domain). Then:
 ``catchline export FOLDER --out BUNDLED --int8``, and ``data.json`` is copied beside.
@@ -76,7 +77,7 @@ def main() -> None:
     parser.add_argument("step", choices=("lines", "confidence", "card"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("records", type=Path)
-    for name in ("lines", "mix", "out"):
+    for name in ("lines", "mix", "out", "docstrings"):
         parser.add_argument(f"--{name}", type=Path)
     parser.add_argument("--threshold", type=float, default=0.4)
     options = parser.parse_args()
@@ -117,6 +118,8 @@ def card(options: argparse.Namespace) -> None:
     """``data.json``, ``card.json`` and ``README.md``."""
     mix = json.loads((options.mix / "mix.json").read_text("utf-8"))
     data = json.loads((ROOT / DEFAULT / "data.json").read_text("utf-8")) | {"mix": mix}
+    data["licences"] |= json.loads((options.docstrings / "stats.json").read_text("utf-8"))["licences"]
+    data["docstring_packages"] = sorted({*data["docstring_packages"], *data["licences"]}, key=str.lower)
     (options.folder / "data.json").write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", "utf-8")
     total = sum(fact["draws"] for fact in mix.values())
     notes = ["| corpus | what | kind | training pairs | share of the draws | licence |", "| --- " * 6 + "|"]

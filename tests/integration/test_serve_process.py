@@ -206,7 +206,7 @@ def test_clients_of_openais_interface(library: str, server: Server) -> None:
 
 
 def test_an_answer_that_takes_too_long_is_given_up(model: Path, tmp_path: Path) -> None:
-    with running(tmp_path, f"tiny={model}", "--set", "request_timeout=0.3") as hasty, hasty.client() as client:
+    with running(tmp_path, f"tiny={model}", "--set", "request_timeout=0.05") as hasty, hasty.client() as client:
         body = {"document": DOCUMENTS[0], "options": LONG}
         late = client.post("/v1/summarize", json=body)
         assert (late.status_code, late.json()["code"]) == (504, "timeout")
