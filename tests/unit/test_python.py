@@ -220,7 +220,8 @@ def test_mistakes_are_one_sentence(data: Path, tmp_path: Path) -> None:
             mistake()
 
 
-STORM = "A storm closed the ferry on Monday. Boats stay in the harbour until Wednesday."
+DECLINED = """Good morning, my train is cancelled and I will be late. Could you begin without me? The files are in the
+folder."""
 
 
 @pytest.fixture(scope="module")
@@ -260,7 +261,7 @@ def test_a_summary_that_says_nothing_is_remarked_on(summary: Summary, said: str)
 
 
 def test_of_an_extract_no_table_repeats_each_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "text.txt").write_text(STORM)
+    (tmp_path / "text.txt").write_text(DECLINED)
     assert main(["explain", str(tmp_path / "text.txt")]) == 0
     shown = capsys.readouterr().out
     assert "extracted from the document" in shown
@@ -270,7 +271,7 @@ def test_of_an_extract_no_table_repeats_each_word(tmp_path: Path, capsys: pytest
 def test_the_models_line_is_drawn_where_the_answer_is_extracted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "text.txt").write_text(STORM)
+    (tmp_path / "text.txt").write_text(DECLINED)
     assert main(["explain", str(tmp_path / "text.txt"), "--heatmap", str(tmp_path / "map.png")]) == 0
     assert "the picture shows the model's line" in capsys.readouterr().err
     assert (tmp_path / "map.png").is_file()

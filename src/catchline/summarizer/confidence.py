@@ -37,8 +37,8 @@ def regression(found: Sequence[Facts], good: Sequence[bool]) -> Calibration:
 def with_domain(calibration: Calibration, system: Any, documents: Sequence[str]) -> Calibration:
     """``calibration`` with what recognises texts of another kind than ``documents``.
 
-    Their unigrams have a Dirichlet prior of ``PRIOR`` words of English (Zhai and Lafferty, 2001); the bound is that of
-    99% of the documents, each without its own words.
+    Their unigrams have a Dirichlet prior of ``PRIOR`` words of English (Zhai and Lafferty, 2001); the bound is the
+    most that one of the documents has, each without its own words.
     """
     english = english_shares(system.tokenizer)
     encoded = encode_documents([Record(document) for document in documents], system.tokenizer, system.text)[1]
@@ -49,7 +49,7 @@ def with_domain(calibration: Calibration, system: Any, documents: Sequence[str])
 
     total = np.bincount(np.concatenate(ids).astype(int), minlength=len(english))
     means = [mean_ratio(own, ratios(total - np.bincount(own, minlength=len(english)))) for own in ids]
-    return replace(calibration, word_ratios=packed(ratios(total)), most_ratio=float(np.percentile(means, 99)))
+    return replace(calibration, word_ratios=packed(ratios(total)), most_ratio=max(means))
 
 
 def english_shares(tokenizer: Tokenizer) -> np.ndarray:
